@@ -1,0 +1,49 @@
+"""Strict, frozen configuration, and the one error that users meet.
+
+Most defects of this field are silence: a misspelt key that vanishes, a size that cannot be. Every piece of
+configuration is therefore a `Strict` model: frozen (so it can be hashed and handed to `jit` as a constant), with
+unknown keys refused by name, and with one canonical JSON text from which its identity is computed.
+"""
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+
+class UserError(ValueError):
+    """Something the user asked for cannot be done; the message is one line and says what is allowed."""
+
+
+def unknown(kind: str, came: object, allowed: Iterable[object]) -> str:
+    """The sentence for a name that matches nothing: what was wrong, what came, what is allowed."""
+    names = [str(name) for name in allowed]
+    near = difflib.get_close_matches(str(came), names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"unknown {kind} {str(came)!r}{hint}; allowed: {', '.join(names)}"
+
+
+class Strict(BaseModel):
+    """A frozen configuration that refuses unknown keys and hashes by its canonical JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            for key in data:
+                if key not in cls.model_fields:
+                    raise ValueError(unknown(f"key of {cls.__name__}", key, cls.model_fields))
+        return data
+
+    def canonical_json(self) -> str:
+        """The same text for the same configuration on every machine: sorted keys, no spaces, all defaults."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+
+    def digest(self) -> str:
+        """The first 16 hexadecimal digits of the SHA-256 of the canonical JSON."""
+        return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:16]

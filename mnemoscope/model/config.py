@@ -1,0 +1,131 @@
+"""The shape of a transformer, in TransformerLens's words, and its named parameters and sites.
+
+Parameters and sites are flat, with the names that TransformerLens gives them, so that what is stored, frozen, edited
+and read has one name everywhere. Both tables below say which axes a name carries.
+"""
+
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from mnemoscope.config import Strict, UserError, unknown
+
+Size = Annotated[int, Field(ge=1)]
+
+
+class ModelConfig(Strict):
+    """One causal transformer. Vocabulary and context length come from the task.
+
+    `norm` is none, pre (before attention and feed-forward, and once before the read-out) or post (after each
+    residual addition). `d_mlp=0` leaves the feed-forward layer out. `tied` reads out with the embedding. `frozen`
+    lists parameter names or patterns (`blocks.0.attn.W_V`, `*.W_E`) that training leaves as they were drawn.
+    """
+
+    d_model: Size = 32
+    n_heads: Size = 2
+    n_layers: Size = 1
+    d_mlp: Annotated[int, Field(ge=0)] = 64
+    norm: Literal["none", "pre", "post"] = "none"
+    bias: bool = True
+    tied: bool = False
+    frozen: tuple[str, ...] = ()
+
+    @property
+    def d_head(self) -> int:
+        return self.d_model // self.n_heads
+
+    @model_validator(mode="after")
+    def _check(self) -> "ModelConfig":
+        if self.d_model % self.n_heads:
+            fitting = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
+            raise ValueError(f"n_heads={self.n_heads} does not divide d_model={self.d_model}; allowed: {fitting}")
+        self.frozen_names()
+        return self
+
+    def frozen_names(self) -> frozenset[str]:
+        """The parameters that `frozen` names; a pattern that matches nothing raises."""
+        names = parameter_shapes(self, 1, 1)
+        for pattern in self.frozen:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise ValueError(unknown("parameter in frozen", pattern, names))
+        return frozenset(n for n in names if any(fnmatchcase(n, p) for p in self.frozen))
+
+
+def parameter_shapes(config: ModelConfig, d_vocab: int, n_ctx: int) -> dict[str, tuple[int, ...]]:
+    """Every parameter's name and shape, in the order of the computation."""
+    d, h, dh, m = config.d_model, config.n_heads, config.d_head, config.d_mlp
+    shapes: dict[str, tuple[int, ...]] = {"embed.W_E": (d_vocab, d), "pos_embed.W_pos": (n_ctx, d)}
+    for layer in range(config.n_layers):
+        at = f"blocks.{layer}"
+        if config.norm != "none":
+            shapes |= {f"{at}.ln1.w": (d,), f"{at}.ln1.b": (d,)}
+        for name in "QKV":
+            shapes[f"{at}.attn.W_{name}"] = (h, d, dh)
+            if config.bias:
+                shapes[f"{at}.attn.b_{name}"] = (h, dh)
+        shapes[f"{at}.attn.W_O"] = (h, dh, d)
+        if config.bias:
+            shapes[f"{at}.attn.b_O"] = (d,)
+        if m:
+            if config.norm != "none":
+                shapes |= {f"{at}.ln2.w": (d,), f"{at}.ln2.b": (d,)}
+            shapes[f"{at}.mlp.W_in"] = (d, m)
+            shapes[f"{at}.mlp.W_out"] = (m, d)
+            if config.bias:
+                shapes |= {f"{at}.mlp.b_in": (m,), f"{at}.mlp.b_out": (d,)}
+    if config.norm == "pre":
+        shapes |= {"ln_final.w": (d,), "ln_final.b": (d,)}
+    if not config.tied:
+        shapes["unembed.W_U"] = (d, d_vocab)
+    if config.bias:
+        shapes["unembed.b_U"] = (d_vocab,)
+    return shapes
+
+
+def site_axes(config: ModelConfig) -> dict[str, str]:
+    """Every site's name and axes, in the order of the computation."""
+    sites = {"hook_embed": "pos d_model", "hook_pos_embed": "pos d_model"}
+    for layer in range(config.n_layers):
+        at = f"blocks.{layer}"
+        sites[f"{at}.hook_resid_pre"] = "pos d_model"
+        if config.norm == "pre":
+            sites[f"{at}.ln1.hook_normalized"] = "pos d_model"
+        sites |= {f"{at}.attn.hook_{name}": "pos head d_head" for name in "qkv"}
+        sites[f"{at}.attn.hook_attn_scores"] = "head pos key_pos"
+        sites[f"{at}.attn.hook_pattern"] = "head pos key_pos"
+        sites[f"{at}.attn.hook_z"] = "pos head d_head"
+        sites[f"{at}.attn.hook_result"] = "pos head d_model"
+        sites[f"{at}.hook_attn_out"] = "pos d_model"
+        if config.norm == "post":
+            sites[f"{at}.ln1.hook_normalized"] = "pos d_model"
+        sites[f"{at}.hook_resid_mid"] = "pos d_model"
+        if config.d_mlp:
+            if config.norm == "pre":
+                sites[f"{at}.ln2.hook_normalized"] = "pos d_model"
+            sites[f"{at}.mlp.hook_pre"] = "pos d_mlp"
+            sites[f"{at}.mlp.hook_post"] = "pos d_mlp"
+            sites[f"{at}.hook_mlp_out"] = "pos d_model"
+            if config.norm == "post":
+                sites[f"{at}.ln2.hook_normalized"] = "pos d_model"
+        sites[f"{at}.hook_resid_post"] = "pos d_model"
+    if config.norm == "pre":
+        sites["ln_final.hook_normalized"] = "pos d_model"
+    return sites
+
+
+def full_site_name(config: ModelConfig, name: str | tuple[str, int]) -> str:
+    """A site's full name from the short forms TransformerLens users write: ("pattern", 0), "embed"."""
+    sites = site_axes(config)
+    candidates: list[str]
+    if isinstance(name, tuple):
+        short, layer = name
+        layer = layer + config.n_layers if layer < 0 else layer
+        at = f"blocks.{layer}"
+        candidates = [f"{at}.attn.hook_{short}", f"{at}.hook_{short}", f"{at}.mlp.hook_{short}", f"{at}.{short}"]
+    else:
+        candidates = [name, f"hook_{name}"]
+    for candidate in candidates:
+        if candidate in sites:
+            return candidate
+    raise UserError(unknown("site", name, sites))

@@ -1,0 +1,108 @@
+r"""One forward pass for one sequence; it returns the logits and everything it saw on the way.
+
+With x the residual stream (pos, d_model), for each layer:
+
+    pattern = softmax(mask(q k^T / sqrt(d_head)))        q, k, v = x W_Q + b_Q, ...   for each head
+    x <- x + sum_head (pattern v) W_O + b_O
+    x <- x + relu(x W_in + b_in) W_out + b_out
+    logits = x W_U + b_U
+
+`norm="pre"` normalises what attention, feed-forward and read-out receive; `norm="post"` normalises each sum.
+Every named value passes through `site`, which applies the edits for that name and records the result: what the
+trace holds is what the rest of the computation used.
+"""
+
+import math
+from collections.abc import Iterable
+
+import jax
+import jax.numpy as jnp
+
+from mnemoscope.arrays import Array, Float, Logits, Params, PRNGKeyArray, Tokens
+from mnemoscope.model.config import ModelConfig, parameter_shapes
+from mnemoscope.model.edits import Edit, check_sites
+
+NORM_EPS = 1e-5
+
+
+def init(config: ModelConfig, d_vocab: int, n_ctx: int, *, key: PRNGKeyArray) -> Params:
+    """Draw parameters: embeddings N(0, 1); matrices and biases uniform in +-1/sqrt(fan in); norms at identity."""
+    fan_in = {"W_in": config.d_model, "b_in": config.d_model, "W_out": config.d_mlp, "b_out": config.d_mlp}
+    shapes = parameter_shapes(config, d_vocab, n_ctx)
+    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+    # one draw of each kind, cut into pieces: a draw for each parameter would take seconds to compile
+    for_normal, for_uniform = jax.random.split(key)
+    normal = jax.random.normal(for_normal, (sizes["embed.W_E"] + sizes["pos_embed.W_pos"],))
+    uniform = jax.random.uniform(for_uniform, (sum(sizes.values()),), minval=-1.0)
+    params: Params = {}
+    for name, shape in shapes.items():
+        last = name.split(".")[-1]
+        if last in ("w", "b"):
+            params[name] = jnp.ones(shape) if last == "w" else jnp.zeros(shape)
+        elif last in ("W_E", "W_pos"):
+            params[name], normal = normal[: sizes[name]].reshape(shape), normal[sizes[name] :]
+        else:
+            bound = fan_in.get(last, config.d_model) ** -0.5
+            params[name], uniform = uniform[: sizes[name]].reshape(shape) * bound, uniform[sizes[name] :]
+    return params
+
+
+def forward(
+    config: ModelConfig, params: Params, tokens: Tokens, edits: Iterable[Edit] = ()
+) -> tuple[Logits, dict[str, Array]]:
+    """Logits after every token, and the trace: every site's value by name, after edits."""
+    edits = tuple(edits)
+    check_sites(config, edits)
+    trace: dict[str, Array] = {}
+
+    def site(name: str, x: Array) -> Array:
+        for edit in edits:
+            if edit.site == name:
+                x = edit.apply(x)
+        trace[name] = x
+        return x
+
+    def bias(name: str, rank: int) -> Array | float:
+        return jnp.expand_dims(params[name], tuple(range(rank - params[name].ndim))) if config.bias else 0.0
+
+    def normalised(name: str, x: Float[Array, "pos d_model"]) -> Float[Array, "pos d_model"]:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        scale = jax.lax.rsqrt(jnp.square(centred).mean(axis=-1, keepdims=True) + NORM_EPS)
+        return site(f"{name}.hook_normalized", centred * scale) * params[f"{name}.w"][None] + params[f"{name}.b"][None]
+
+    n_pos = tokens.shape[0]
+    may_see = jnp.tril(jnp.ones((n_pos, n_pos), bool))[None]
+    x = site("hook_embed", params["embed.W_E"][tokens])
+    x = x + site("hook_pos_embed", params["pos_embed.W_pos"][:n_pos])
+
+    for layer in range(config.n_layers):
+        at, attn, mlp = f"blocks.{layer}", f"blocks.{layer}.attn", f"blocks.{layer}.mlp"
+        x = site(f"{at}.hook_resid_pre", x)
+        seen = normalised(f"{at}.ln1", x) if config.norm == "pre" else x
+        q, k, v = (
+            site(f"{attn}.hook_{n.lower()}", jnp.einsum("pd,hde->phe", seen, params[f"{attn}.W_{n}"])
+                 + bias(f"{attn}.b_{n}", 3))
+            for n in "QKV"
+        )  # fmt: skip
+        scores = jnp.einsum("phe,khe->hpk", q, k) * config.d_head**-0.5
+        scores = site(f"{attn}.hook_attn_scores", jnp.where(may_see, scores, -jnp.inf))
+        pattern = site(f"{attn}.hook_pattern", jax.nn.softmax(scores, axis=-1))
+        z = site(f"{attn}.hook_z", jnp.einsum("hpk,khe->phe", pattern, v))
+        result = site(f"{attn}.hook_result", jnp.einsum("phe,hed->phd", z, params[f"{attn}.W_O"]))
+        x = x + site(f"{at}.hook_attn_out", result.sum(axis=1) + bias(f"{attn}.b_O", 2))
+        if config.norm == "post":
+            x = normalised(f"{at}.ln1", x)
+        x = site(f"{at}.hook_resid_mid", x)
+        if config.d_mlp:
+            seen = normalised(f"{at}.ln2", x) if config.norm == "pre" else x
+            pre = site(f"{mlp}.hook_pre", seen @ params[f"{mlp}.W_in"] + bias(f"{mlp}.b_in", 2))
+            post = site(f"{mlp}.hook_post", jax.nn.relu(pre))
+            x = x + site(f"{at}.hook_mlp_out", post @ params[f"{mlp}.W_out"] + bias(f"{mlp}.b_out", 2))
+            if config.norm == "post":
+                x = normalised(f"{at}.ln2", x)
+        x = site(f"{at}.hook_resid_post", x)
+
+    if config.norm == "pre":
+        x = normalised("ln_final", x)
+    w_u = params["embed.W_E"].T if config.tied else params["unembed.W_U"]
+    return x @ w_u + bias("unembed.b_U", 2), trace

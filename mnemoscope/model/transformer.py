@@ -1,0 +1,58 @@
+"""A model to hold in the hand: its shape and its weights, with `run_with_cache` as TransformerLens users expect."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mnemoscope.arrays import Array, Logits, Params, Tokens
+from mnemoscope.config import UserError
+from mnemoscope.model.config import ModelConfig, full_site_name
+from mnemoscope.model.edits import Edit
+from mnemoscope.model.forward import forward
+
+
+class Cache(Mapping[str, Array]):
+    """A trace that answers to full names and to TransformerLens's short ones: `cache["pattern", 0]`."""
+
+    def __init__(self, config: ModelConfig, trace: Mapping[str, Array]):
+        self.config, self.trace = config, dict(trace)
+
+    def __getitem__(self, name: str | tuple[str, int]) -> Array:
+        return self.trace[full_site_name(self.config, name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.trace)
+
+    def __len__(self) -> int:
+        return len(self.trace)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Transformer:
+    """One model of one seed. Being a pytree, it goes through `jit` and `vmap` like an array."""
+
+    config: ModelConfig = field(metadata={"static": True})
+    params: Params
+
+    def __call__(self, tokens: Tokens, edits: Iterable[Edit] = ()) -> Logits:
+        """Logits after every token of one sequence."""
+        return forward(self.config, self.params, tokens, edits)[0]
+
+    def run_with_cache(self, tokens: Tokens | Sequence[int], edits: Iterable[Edit] = ()) -> tuple[Logits, Cache]:
+        """Logits and every site's value for one prompt, which is checked first."""
+        logits, trace = forward(self.config, self.params, self.check(tokens), edits)
+        return logits, Cache(self.config, trace)
+
+    def check(self, tokens: Tokens | Sequence[int]) -> Tokens:
+        """The prompt as an array, or an error that says what a prompt may be."""
+        array = np.asarray(tokens)
+        d_vocab, n_ctx = self.params["embed.W_E"].shape[0], self.params["pos_embed.W_pos"].shape[0]
+        if array.ndim != 1 or not 1 <= array.size <= n_ctx or array.dtype.kind not in "iu":
+            raise UserError(f"a prompt is one row of 1 to {n_ctx} whole numbers, got {array.dtype} {array.shape}")
+        if array.min() < 0 or array.max() >= d_vocab:
+            raise UserError(f"tokens are 0 to {d_vocab - 1}, got {array.tolist()}")
+        return jnp.asarray(array)

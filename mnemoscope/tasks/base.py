@@ -1,0 +1,49 @@
+"""What every task offers: a world drawn once for a seed, and sequences drawn from that world.
+
+The *world* is whatever a task hides from the model and fixes for a whole run (for permutations: which mappings
+are held out). Because it is an array argument and not a constant, runs with different worlds train side by side
+in one compiled loop, and an interval over seeds covers the luck of the world as well as that of the weights.
+"""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+from mnemoscope.arrays import Array, Float, PRNGKeyArray, Tokens
+from mnemoscope.config import Strict
+
+World = Any  # a pytree of arrays; each task names its own
+
+
+class Example(NamedTuple):
+    """One sequence as the loss sees it: the mean of -log p(targets) weighted by `weights`."""
+
+    tokens: Tokens
+    targets: Tokens
+    weights: Float[Array, "pos"]
+
+
+class Task(Strict):
+    """A distribution over sequences whose exact answers are known."""
+
+    @property
+    @abstractmethod
+    def d_vocab(self) -> int:
+        """Number of tokens."""
+
+    @property
+    @abstractmethod
+    def n_ctx(self) -> int:
+        """Longest input."""
+
+    @property
+    @abstractmethod
+    def read_positions(self) -> tuple[int, ...]:
+        """Positions whose loss weight can be other than zero."""
+
+    @abstractmethod
+    def world(self, *, key: PRNGKeyArray) -> World:
+        """Draw what stays fixed for a whole run."""
+
+    @abstractmethod
+    def sample(self, world: World, *, key: PRNGKeyArray) -> Example:
+        """Draw one training sequence."""

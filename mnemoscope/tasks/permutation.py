@@ -1,0 +1,188 @@
+r"""Permutations shown pair by pair: every next answer can be eliminated, or recalled.
+
+A hidden mapping m is a permutation of V symbols. A sequence shows it in a random order,
+
+    x_1 y_1 x_2 y_2 ... x_V y_V      with y_i = m(x_i),
+
+and the model is asked for y_i at each x_i. Nothing but the symbols used so far helps: with k - 1 distinct pairs
+seen, a new x_k has the posterior 1 / (V - k + 1) on each unused value (*elimination*). With some probability the
+last pair repeats an earlier one, and then the answer has been shown (*recall*).
+
+Tokens are 1..V; 0 is in the vocabulary and never used, as in the source. `source` r of the last pair says which
+pair it is: V - 1 for a new one, else the earlier pair (counted from 0) that it repeats.
+
+Small worlds are enumerated: `sequences` lists every sequence with its probability, and `posterior` counts mappings.
+"""
+
+import itertools
+import math
+from enum import IntEnum
+from functools import lru_cache
+from typing import Annotated, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pydantic import Field
+
+from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray, Tokens
+from mnemoscope.config import UserError
+from mnemoscope.tasks.base import Example, Task
+
+MAX_SEQUENCES = 4_000_000  # what `sequences` is willing to list
+
+
+class Split(NamedTuple):
+    """The world of a permutation run: mappings that are trained on, and mappings that are never shown."""
+
+    train: Int[Array, "mapping symbol"]
+    held_out: Int[Array, "unseen symbol"]
+
+
+class Sequences(NamedTuple):
+    """Every sequence of some mappings, with its probability. Rows run over mapping, then order, then source."""
+
+    tokens: Int[np.ndarray, "batch length"]
+    probability: Float[np.ndarray, "batch"]
+    source: Int[np.ndarray, "batch"]
+
+
+class Role(IntEnum):
+    """What a position is for."""
+
+    OUTPUT = 0  # an answer being shown: nothing is asked here
+    ELIMINATE = 1  # a new x: the answer is one of the unused values
+    RECALL = 2  # an x seen before: the answer has been shown
+
+
+@lru_cache
+def permutations(n: int) -> Int[np.ndarray, "mapping symbol"]:
+    """All n! permutations of 0..n-1, in lexicographic order, read-only."""
+    table = np.array(list(itertools.permutations(range(n))), dtype=np.int8)
+    table.setflags(write=False)
+    return table
+
+
+class Permutation(Task):
+    """The task. `split_seed=None` draws a split for each run's seed; a number fixes one split for all of them."""
+
+    kind: Literal["permutation"] = "permutation"
+    n_symbols: Annotated[int, Field(ge=2, le=9)] = 5  # 9! = 362,880 mappings is the largest table kept
+    repeat: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    repeat_of: Literal["first", "any"] = "first"
+    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    split_seed: int | None = None
+
+    @property
+    def d_vocab(self) -> int:
+        return self.n_symbols + 1
+
+    @property
+    def n_ctx(self) -> int:
+        return 2 * self.n_symbols - 1
+
+    @property
+    def n_held_out(self) -> int:
+        """Held-out mappings, the nearest whole number, and at least one on either side."""
+        total = math.factorial(self.n_symbols)
+        return min(max(round(self.held_out * total), 1), total - 1)
+
+    @property
+    def read_positions(self) -> tuple[int, ...]:
+        """Where the model is asked: at every x."""
+        return tuple(range(0, self.n_ctx, 2))
+
+    @property
+    def source_probability(self) -> tuple[float, ...]:
+        """p(r): which pair the last one is; entry V - 1 means a new pair."""
+        earlier = self.n_symbols - 1
+        share = [self.repeat / earlier] * earlier if self.repeat_of == "any" else [self.repeat] + [0.0] * (earlier - 1)
+        return (*share, 1 - self.repeat)
+
+    def world(self, *, key: PRNGKeyArray) -> Split:
+        """Split all V! mappings at random into trained and held-out ones."""
+        if self.split_seed is not None:
+            key = jax.random.key(self.split_seed)
+        shuffled = jax.random.permutation(key, jnp.asarray(permutations(self.n_symbols)))
+        return Split(shuffled[self.n_held_out :], shuffled[: self.n_held_out])
+
+    def sample(self, world: Split, *, key: PRNGKeyArray) -> Example:
+        """A trained mapping, an order and a source, each drawn independently."""
+        orders = permutations(self.n_symbols)
+        # three words of 32 random bits; the remainder's bias is below n / 2^32, and one draw compiles fastest
+        for_mapping, for_order, for_source = jax.random.bits(key, (3,))
+        mapping = world.train[for_mapping % world.train.shape[0]]
+        order = jnp.asarray(orders)[for_order % orders.shape[0]]
+        below = np.cumsum(self.source_probability)[:-1] * 2.0**32
+        source = jnp.sum(for_source.astype(float) >= below)  # inverse of the distribution function
+        x = order.at[-1].set(order[source])
+        tokens = jnp.stack([x, mapping[x]], axis=1).reshape(-1).astype(jnp.int32) + 1
+        weights = jnp.zeros(self.n_ctx).at[jnp.array(self.read_positions)].set(1.0)
+        return Example(tokens[:-1], tokens[1:], weights)
+
+    def sequences(
+        self, mappings: Int[np.ndarray | Array, "mapping symbol"], sources: tuple[int, ...] | None = None
+    ) -> Sequences:
+        """Every sequence of these mappings; `sources` restricts and conditions on which pair comes last."""
+        chance = np.array(self.source_probability)
+        sources = tuple(int(r) for r in np.flatnonzero(chance)) if sources is None else sources
+        if not sources or not set(sources) <= set(range(self.n_symbols)):
+            raise UserError(f"sources must be pair numbers from 0 to {self.n_symbols - 1}, got {list(sources)}")
+        orders, mappings = permutations(self.n_symbols), np.asarray(mappings)
+        count = len(mappings) * len(orders) * len(sources)
+        if count > MAX_SEQUENCES:
+            raise UserError(f"{count:,} sequences are too many to list; at most {MAX_SEQUENCES:,} (use fewer mappings)")
+        x = np.repeat(orders[:, None], len(sources), axis=1)
+        x[:, :, -1] = orders[:, list(sources)]
+        x = np.broadcast_to(x, (len(mappings), *x.shape))
+        y = np.take_along_axis(np.broadcast_to(mappings[:, None, None], x.shape), x, axis=-1)
+        tokens = np.stack([x, y], axis=-1).reshape(count, 2 * self.n_symbols) + np.int8(1)
+        # a source that the task never draws can still be listed (a probe); such lists weigh their sources equally
+        weight = chance[list(sources)] if chance[list(sources)].all() else np.ones(len(sources))
+        probability = np.tile(weight / weight.sum() / (len(mappings) * len(orders)), len(mappings) * len(orders))
+        return Sequences(tokens, probability, np.tile(np.array(sources), len(mappings) * len(orders)))
+
+    def posterior(
+        self, tokens: Tokens, mappings: Int[np.ndarray | Array, "mapping symbol"] | None = None
+    ) -> Float[Array, "step vocab"]:
+        """p(y_k | x_1 y_1 ... x_k) at each x of a prompt, for a uniform prior over `mappings` (None: all V!).
+
+        For all mappings this is a closed form: the shown answer if x_k was shown, else 1 / (unused values) on each
+        unused value. For a given set it counts the mappings that fit; a row that no mapping fits is NaN (0/0).
+        """
+        x, y = tokens[0::2] - 1, tokens[1::2] - 1
+        steps = x.shape[0]
+        y = y[: steps - 1]
+        if mappings is None:
+            symbols = jnp.arange(self.n_symbols)
+            earlier = jnp.tril(jnp.ones((steps, steps), bool), -1)[:, : steps - 1]
+            same = earlier & (x[:, None] == x[None, : steps - 1])  # step, earlier step
+            is_y = y[:, None] == symbols[None, :]  # earlier step, symbol
+            used = (earlier.astype(int) @ is_y.astype(int)) > 0
+            shown = (same.astype(int) @ is_y.astype(int)) > 0
+            counts = jnp.where(same.any(axis=1)[:, None], shown, ~used).astype(float)
+        else:
+            table = jnp.asarray(mappings)
+            answers = table[:, x]  # mapping, step
+            fits = answers[:, : steps - 1] == y[None, :]
+            fits = jnp.concatenate([jnp.ones((table.shape[0], 1), bool), fits], axis=1)
+            fits = jnp.cumprod(fits, axis=1).astype(float)
+            counts = jnp.einsum("ms,msv->sv", fits, jax.nn.one_hot(answers, self.n_symbols))
+        counts = jnp.concatenate([jnp.zeros((steps, 1)), counts], axis=1)
+        return counts / counts.sum(axis=1, keepdims=True)
+
+    def loss_floor(self, n_mappings: int) -> float:
+        r"""The least mean loss of any predictor when the mapping is uniform over `n_mappings` distinct ones.
+
+        By the chain rule the conditional entropies of the answers sum to the entropy of the mapping, ln M, since
+        the x's say nothing about it and V - 1 pairs determine it. Repeating the last pair removes nothing: that
+        step costs 0 either way. So the floor is ln(M) / V; for M = V! it equals sum_k ln(k) / V.
+        """
+        return math.log(n_mappings) / self.n_symbols
+
+    def roles(self, tokens: Tokens) -> Int[Array, "pos"]:
+        """The `Role` of each position of a prompt."""
+        position = jnp.arange(tokens.shape[0])
+        is_x = position % 2 == 0
+        seen = (tokens[:, None] == tokens[None, :]) & is_x[None, :] & (position[None, :] < position[:, None])
+        return jnp.where(is_x, jnp.where(seen.any(axis=1), Role.RECALL, Role.ELIMINATE), Role.OUTPUT)
