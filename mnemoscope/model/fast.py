@@ -12,8 +12,8 @@ Axes here end with the batch: `read` are the positions that the loss reads, `u` 
 keys. `applies` says for which shapes this is used; everything else takes the plain forward pass.
 """
 
-from collections.abc import Callable
 import functools
+from collections.abc import Callable
 from functools import partial
 
 import jax

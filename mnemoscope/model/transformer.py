@@ -42,6 +42,10 @@ class Transformer:
         """Logits after every token of one sequence."""
         return forward(self.config, self.params, tokens, edits)[0]
 
+    def run_with_trace(self, tokens: Tokens, edits: Iterable[Edit] = ()) -> tuple[Logits, dict[str, Array]]:
+        """Logits and the plain trace, unchecked: for use inside `jit` and `vmap`."""
+        return forward(self.config, self.params, tokens, edits)
+
     def run_with_cache(self, tokens: Tokens | Sequence[int], edits: Iterable[Edit] = ()) -> tuple[Logits, Cache]:
         """Logits and every site's value for one prompt, which is checked first."""
         logits, trace = forward(self.config, self.params, self.check(tokens), edits)

@@ -120,27 +120,36 @@ class Permutation(Task):
         weights = jnp.zeros(self.n_ctx).at[jnp.array(self.read_positions)].set(1.0)
         return Example(tokens[:-1], tokens[1:], weights)
 
-    def sequences(
-        self, mappings: Int[np.ndarray | Array, "mapping symbol"], sources: tuple[int, ...] | None = None
-    ) -> Sequences:
-        """Every sequence of these mappings; `sources` restricts and conditions on which pair comes last."""
-        chance = np.array(self.source_probability)
-        sources = tuple(int(r) for r in np.flatnonzero(chance)) if sources is None else sources
+    def list_tokens(
+        self, mappings: Int[Array, "mapping symbol"], sources: tuple[int, ...]
+    ) -> Int[Array, "batch length"]:
+        """Every sequence of these mappings with these sources, rows over mapping, order, source; works inside jit."""
         if not sources or not set(sources) <= set(range(self.n_symbols)):
             raise UserError(f"sources must be pair numbers from 0 to {self.n_symbols - 1}, got {list(sources)}")
-        orders, mappings = permutations(self.n_symbols), np.asarray(mappings)
-        count = len(mappings) * len(orders) * len(sources)
+        orders = permutations(self.n_symbols)
+        count = mappings.shape[0] * len(orders) * len(sources)
         if count > MAX_SEQUENCES:
             raise UserError(f"{count:,} sequences are too many to list; at most {MAX_SEQUENCES:,} (use fewer mappings)")
         x = np.repeat(orders[:, None], len(sources), axis=1)
         x[:, :, -1] = orders[:, list(sources)]
-        x = np.broadcast_to(x, (len(mappings), *x.shape))
-        y = np.take_along_axis(np.broadcast_to(mappings[:, None, None], x.shape), x, axis=-1)
-        tokens = np.stack([x, y], axis=-1).reshape(count, 2 * self.n_symbols) + np.int8(1)
-        # a source that the task never draws can still be listed (a probe); such lists weigh their sources equally
+        y = mappings[:, x]  # mapping, order, source, pair
+        pairs = jnp.stack([jnp.broadcast_to(x[None], y.shape).astype(y.dtype), y], axis=-1)
+        return pairs.reshape(count, 2 * self.n_symbols).astype(jnp.int32) + 1
+
+    def sequences(
+        self, mappings: Int[np.ndarray | Array, "mapping symbol"], sources: tuple[int, ...] | None = None
+    ) -> Sequences:
+        """Every sequence of these mappings with its probability; `sources` restricts which pair may come last.
+
+        Restricted to some sources, the probabilities are conditional on them; sources that the task never draws (a
+        probe's trap) weigh the same.
+        """
+        chance = np.array(self.source_probability)
+        sources = tuple(int(r) for r in np.flatnonzero(chance)) if sources is None else sources
+        tokens = np.asarray(self.list_tokens(jnp.asarray(mappings), sources))
         weight = chance[list(sources)] if chance[list(sources)].all() else np.ones(len(sources))
-        probability = np.tile(weight / weight.sum() / (len(mappings) * len(orders)), len(mappings) * len(orders))
-        return Sequences(tokens, probability, np.tile(np.array(sources), len(mappings) * len(orders)))
+        rows = len(tokens) // len(sources)
+        return Sequences(tokens, np.tile(weight / weight.sum() / rows, rows), np.tile(np.array(sources), rows))
 
     def posterior(
         self, tokens: Tokens, mappings: Int[np.ndarray | Array, "mapping symbol"] | None = None

@@ -1,0 +1,271 @@
+"""The command line: it parses, calls, and turns every expected failure into one line.
+
+Exit codes: 0 done, 2 something asked for cannot be done, 130 interrupted. Finished work is kept in every case.
+"""
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from mnemoscope.config import UserError, unknown
+
+if TYPE_CHECKING:
+    from mnemoscope.store import Store
+    from mnemoscope.studies.claims import Ledger
+
+Scale = Literal["quick", "full"]
+StoreDir = Annotated[Path, tyro.conf.arg(name="store", metavar="DIR", help="Folder of finished runs and ledgers.")]
+DEFAULT_STORE = Path(os.environ.get("MNEMOSCOPE_STORE", "mnemoscope-store"))
+
+
+def _open(folder: Path) -> "Store":
+    from mnemoscope.store import Store
+
+    return Store(folder)
+
+
+def _console(stderr: bool = False) -> Any:
+    from rich.console import Console
+
+    # a log file has no width of its own; 160 columns keep a sentence together
+    return Console(stderr=stderr, width=None if sys.stdout.isatty() else 160)
+
+
+def list_(store: StoreDir = DEFAULT_STORE) -> None:
+    """List studies and their claims, with the verdict of each that has been judged."""
+    from rich.table import Table
+
+    from mnemoscope.report.ledger import VERDICT_STYLE
+    from mnemoscope.studies import STUDIES
+
+    console = _console()
+    for study in STUDIES.values():
+        table = Table("claim", "quick", "full", "what is claimed", title=f"{study.name}: {study.title}",
+                      title_justify="left", caption=f"source: {study.source}", caption_justify="left")  # fmt: skip
+        verdicts = [{e.id: e.verdict for e in book.claims} if book else {} for book in _books(store, study.name)]
+        for test in study.tests:
+            shown = [d.get(test.claim.id, "-") for d in verdicts]
+            marked = [f"[{VERDICT_STYLE[v]}]{v}[/]" if v in VERDICT_STYLE else v for v in shown]
+            table.add_row(test.claim.id, *marked, test.claim.statement)
+        console.print(table)
+
+
+def run(
+    study: Annotated[str, tyro.conf.Positional],
+    /,
+    scale: Scale = "quick",
+    seeds: int | None = None,
+    claims: str = "",
+    store: StoreDir = DEFAULT_STORE,
+) -> None:
+    """Run a study: train what is missing, judge its claims, write the ledger.
+
+    Finished trainings and verdicts are kept in the store and never repeated, so a run that was interrupted goes on
+    where it stopped.
+
+    Args:
+        study: The study's name, or "all".
+        scale: quick: minutes on a laptop. full: the source's own budget, for a GPU.
+        seeds: Seeds for every setting, instead of the study's own numbers (fewer than 8 settle nothing).
+        claims: Judge only these, separated by commas: R8,R13.
+    """
+    from mnemoscope.studies import STUDIES, find_study
+
+    chosen = list(STUDIES.values()) if study == "all" else [find_study(study)]
+    picked = tuple(part.strip() for part in claims.split(",") if part.strip())
+    if study == "all" and picked:
+        raise UserError("--claims goes with one study; allowed: " + ", ".join(STUDIES))
+    for each in chosen:
+        each.pick(picked)
+    if seeds is not None and seeds < 1:
+        raise UserError(f"--seeds must be at least 1, got {seeds}")
+    kept = _open(store)
+
+    from mnemoscope.engine import use_all_devices
+    from mnemoscope.report.ledger import markdown, print_ledger
+    from mnemoscope.report.progress import Live
+    from mnemoscope.studies.runner import run_study
+
+    use_all_devices(cache=kept.folder / "compiled")
+    console = _console()
+    command = "mnemoscope " + shlex.join(sys.argv[1:])
+    for each in chosen:
+        with Live(console, f"{each.name} ({scale})") as live:
+            ledger = run_study(each, scale, kept, command, seeds=seeds, claims=picked, watcher=live)
+        kept.write_text(f"ledger/{scale}/{each.name}.md", markdown(ledger))
+        print_ledger(console, ledger)
+        console.print(f"Written: {kept.folder / 'ledger' / scale / each.name}.json and .md; one claim: mnemoscope show "
+                      f"{ledger.claims[0].id}")  # fmt: skip
+
+
+def ledger(
+    study: Annotated[str, tyro.conf.Positional] = "all",
+    /,
+    scale: Scale = "quick",
+    json_: Annotated[bool, tyro.conf.arg(name="json")] = False,
+    store: StoreDir = DEFAULT_STORE,
+) -> None:
+    """Print what has been found: the ledger of a study, or of all.
+
+    Args:
+        study: The study's name, or "all".
+        scale: quick: your own runs. full: yours, or else the one that comes with Mnemoscope.
+        json_: Print the ledger as data (one object for a study, a list for all).
+    """
+    from mnemoscope.report.ledger import print_ledger
+    from mnemoscope.studies import STUDIES, find_study
+
+    names = list(STUDIES) if study == "all" else [find_study(study).name]
+    found = {name: book for name in names if (book := _books(store, name)[scale == "full"])}
+    if not found:
+        raise UserError(f"no {scale} ledger of {', '.join(names)} in {str(store)!r}; make one with 'mnemoscope run "
+                        f"{study} --scale {scale}'")  # fmt: skip
+    if json_:
+        data = [book.model_dump(mode="json") for book in found.values()]
+        print(json.dumps(data if study == "all" else data[0], indent=1))
+        return
+    for book in found.values():
+        print_ledger(_console(), book)
+
+
+def show(
+    claim: Annotated[str, tyro.conf.Positional],
+    /,
+    scale: Scale | None = None,
+    store: StoreDir = DEFAULT_STORE,
+) -> None:
+    """Show one claim: criterion, value, interval, sentence, and every seed's outcome.
+
+    Args:
+        claim: The claim's id, such as R13.
+        scale: quick or full; without it, every scale that has a verdict.
+    """
+    from mnemoscope.report.ledger import print_claim
+    from mnemoscope.studies import find_claim
+
+    study, name = find_claim(claim)
+    shown = False
+    for at, book in zip(("quick", "full"), _books(store, study.name), strict=True):
+        entry = next((e for e in book.claims if e.id == name), None) if book else None
+        if book is None or entry is None or scale not in (None, at):
+            continue
+        print_claim(_console(), book, entry, _evidence(store, study.name, at).get(name, {}))
+        shown = True
+    if not shown:
+        raise UserError(f"no verdict on {name} at the scale {scale or 'quick or full'}; make one with 'mnemoscope run "
+                        f"{study.name} --claims {name} --scale {scale or 'quick'}'")  # fmt: skip
+
+
+def runs(
+    pattern: Annotated[str, tyro.conf.Positional] = "",
+    /,
+    delete: bool = False,
+    store: StoreDir = DEFAULT_STORE,
+) -> None:
+    """List stored runs with their sizes; filter them; delete those that match.
+
+    Args:
+        pattern: What a run's id must start with, such as 3f2a or 3f2a90c1/0-7, or key=value that its Spec must hold,
+            such as d_model=32. Nothing: all runs.
+        delete: Delete every run that matches the pattern (which must then be given).
+    """
+    from rich.table import Table
+
+    kept = _open(store)
+    found = [row for row in kept.rows() if _matches(row, pattern)]
+    if delete:
+        if not pattern or not found:
+            ids = ", ".join(row.id for row in kept.rows()) or "none are stored"
+            raise UserError(f"nothing to delete for {pattern!r}; runs: {ids}")
+        for row in found:
+            kept.delete(row)
+        print(f"deleted {len(found)} runs, {sum(row.bytes for row in found) / 1e6:.1f} MB")
+        return
+    table = Table("run", "model", "task", "training", "seeds", "diverged", "MB", "seconds", "made", title_justify="left",
+                  title=f"{len(found)} runs, {sum(row.bytes for row in found) / 1e6:.1f} MB in {kept.folder}")  # fmt: skip
+    for row in found:
+        spec = json.loads(row.spec_json)
+        model, task, optimiser = spec["model"], spec["task"], spec["optimiser"]
+        table.add_row(
+            row.id, f"d{model['d_model']} h{model['n_heads']} L{model['n_layers']} {model['norm']}",
+            f"V={task['n_symbols']} repeat {task['repeat']:g} {task['repeat_of']}",
+            f"{spec['steps']:,} x {spec['batch']}, lr {optimiser['lr']:g}", str(row.last - row.first + 1),
+            str(row.diverged), f"{row.bytes / 1e6:.1f}", f"{row.seconds:.1f}", row.made,
+        )  # fmt: skip
+    _console().print(table)
+
+
+def _matches(row: Any, pattern: str) -> bool:
+    if "=" not in pattern:
+        return row.id.startswith(pattern)
+    key, value = pattern.split("=", 1)
+    flat = _flat(json.loads(row.spec_json))
+    if key not in flat:
+        raise UserError(unknown("key of a Spec", key, flat))
+    return str(flat[key]) == value
+
+
+def _flat(spec: dict[str, Any]) -> dict[str, Any]:
+    """A Spec's keys without their sections; `kind` alone is ambiguous and stays with its section."""
+    flat: dict[str, Any] = {}
+    for key, value in spec.items():
+        flat |= {k if k != "kind" else f"{key}.kind": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+    return flat
+
+
+def _published() -> Path:
+    """The full-scale results that come with Mnemoscope: inside an installed package, or beside it in a clone."""
+    home = Path(__file__).parent
+    return next((p for p in (home / "results", home.parent / "results") if p.is_dir()), home / "results")
+
+
+def _books(store: Path, study: str) -> tuple["Ledger | None", "Ledger | None"]:
+    """The quick and the full ledger of a study: the user's own, or for `full` the published one."""
+    from mnemoscope.studies.claims import Ledger
+
+    def read(*paths: Path) -> Ledger | None:
+        path = next((p for p in paths if p.is_file()), None)
+        return None if path is None else Ledger.model_validate_json(path.read_text(encoding="utf-8"))
+
+    quick, full = (store / "ledger" / scale / f"{study}.json" for scale in ("quick", "full"))
+    return read(quick), read(full, _published() / "full" / f"{study}.json")
+
+
+def _evidence(store: Path, study: str, scale: str) -> dict[str, Any]:
+    own = store / "ledger" / scale
+    folder = own if (own / f"{study}.json").is_file() else _published() / scale
+    path = folder / f"{study}.evidence.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+COMMANDS: dict[str, Callable[..., None]] = {"list": list_, "run": run, "ledger": ledger, "show": show, "runs": runs}
+DESCRIPTION = """Grow memory in tiny transformers, look inside while it forms, and put what papers say about it to the test.
+
+Start with:  mnemoscope list            what is claimed
+             mnemoscope run remember    train and judge (about four minutes on two cores)
+             mnemoscope ledger          what was found
+             mnemoscope show R13        one claim, seed by seed"""
+
+
+def main() -> None:
+    """Parse the command line and run it."""
+    try:
+        tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="mnemoscope", description=DESCRIPTION)
+    except KeyboardInterrupt:
+        print("\nmnemoscope: interrupted; finished runs are kept, the same command goes on from there", file=sys.stderr)
+        sys.exit(130)
+    except UserError as error:
+        print(f"mnemoscope: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Where it runs: this machine's devices, and the rule that finished work is never run twice."""
+
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from mnemoscope.spec import Spec
+from mnemoscope.store import Store
+from mnemoscope.train import Observe, Run, fit
+
+BLOCK = 256  # seeds trained and stored together; what is cut off by Ctrl-C is at most one block
+
+
+def use_all_devices(cache: Path | None = None) -> None:
+    """Show each CPU core to JAX as a device of its own, and keep compiled programs in `cache`.
+
+    Has an effect only before the first computation; seeds are then sharded over the cores as over accelerators.
+    """
+    # two cores working on one small product wait for each other longer than they work
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "multi_thread_eigen" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    jax.config.update("jax_num_cpu_devices", cores)
+    if cache is not None:
+        jax.config.update("jax_compilation_cache_dir", str(cache))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
+
+
+def hardware() -> str:
+    """The machine in words: devices, and the processor they sit beside."""
+    devices = jax.devices()
+    cpu = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    cores = os.cpu_count() or 1
+    if devices[0].platform == "cpu":
+        return f"{cores} cores of {cpu}"
+    return f"{len(devices)} x {devices[0].device_kind}, {cores} cores of {cpu}"
+
+
+def versions() -> dict[str, str]:
+    """The versions that a number may depend on."""
+    packages = ("mnemoscope", "jax", "jaxlib", "optax", "numpy", "scipy")
+    return {"python": platform.python_version()} | {package: version(package) for package in packages}
+
+
+def obtain(
+    store: Store,
+    spec: Spec,
+    seeds: Sequence[int],
+    observe: Observe | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Run:
+    """The run of these seeds: what the store holds is read, what is missing is trained and stored block by block.
+
+    `progress(done, total)` counts optimiser steps of all seeds that had to be trained.
+    """
+    _, missing = store.blocks(spec, seeds)
+    groups = np.split(np.array(missing, int), np.flatnonzero(np.diff(missing) != 1) + 1) if missing else []
+    blocks = [group[i : i + BLOCK].tolist() for group in groups for i in range(0, len(group), BLOCK)]
+    before, total = 0, len(missing) * spec.steps
+    for block in blocks:
+        began = time.monotonic()
+        tell = None if progress is None else (lambda d, _, n=len(block), b=before: progress(b + d * n, total))
+        store.save(fit(spec, block, observe, tell), time.monotonic() - began, hardware())
+        before += len(block) * spec.steps
+    rows, missing = store.blocks(spec, seeds)
+    assert not missing, "every missing seed was just stored"
+    return select([store.load(row) for row in rows], tuple(seeds))
+
+
+def select(runs: Sequence[Run], seeds: tuple[int, ...]) -> Run:
+    """Chosen seeds out of several runs of one Spec, in the order asked for."""
+    where = {seed: (run, row) for run in reversed(runs) for row, seed in enumerate(run.seeds)}
+
+    def rows(read: Callable[[Run], np.ndarray]) -> np.ndarray:
+        return np.stack([read(where[seed][0])[where[seed][1]] for seed in seeds])
+
+    one = runs[0]
+    return Run(
+        one.spec, seeds,
+        {k: rows(lambda run, k=k: run.snapshots[k]) for k in one.snapshots},
+        one.loss_steps, rows(lambda run: run.losses), rows(lambda run: run.good_steps),
+        {k: rows(lambda run, k=k: run.observed[k]) for k in one.observed},
+    )  # fmt: skip

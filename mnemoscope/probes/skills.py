@@ -1,0 +1,130 @@
+r"""What a model can do, measured on every sequence of a list: right answers, distance from a posterior, recall.
+
+Probabilities are read at the positions where the task asks (axis `step`). For p the model's and p* the exact one,
+
+    MAE = mean over sequences and symbols of |p - p*|        Max-AE = the largest |p - p*|        loss = -log p(answer)
+
+Elimination and recall are both read at the last step: the share of sequences whose most probable token is the
+answer, when the last x is new (one value is left) and when it repeats an earlier pair (the answer was shown).
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from mnemoscope.arrays import Array, Float, Int
+from mnemoscope.model import Edit, Transformer, fast
+from mnemoscope.tasks import Permutation, Split
+
+SEEDS_AT_ONCE = 16  # on an accelerator; a CPU takes them one by one
+
+
+def over_seeds(probe: Callable[..., Any]) -> Callable[..., Any]:
+    """Run `probe(model, world)` for every seed of stacked models and worlds, compiled once, in bounded memory."""
+
+    @jax.jit
+    def run(models: Transformer, worlds: Any) -> Any:
+        at_once = None if jax.default_backend() == "cpu" else SEEDS_AT_ONCE
+        return jax.lax.map(lambda args: probe(*args), (models, worlds), batch_size=at_once)
+
+    return lambda models, worlds: jax.device_get(run(models, worlds))
+
+
+def answers(
+    task: Permutation, model: Transformer, tokens: Int[Array, "batch length"], edits: Iterable[Edit] = ()
+) -> Float[Array, "batch step vocab"]:
+    """The model's probabilities for the answer at every x; without edits, by the fast rewrite where it applies."""
+    edits, inputs = tuple(edits), tokens[:, : task.n_ctx]
+    if not edits and fast.applies(model.config, task.d_vocab, task.n_ctx):
+        logits = fast.read_logits(model.config, model.params, inputs, task.read_positions).transpose(2, 1, 0)
+    else:
+        logits = jax.vmap(lambda row: model(row, edits))(inputs)[:, jnp.array(task.read_positions)]
+    return jax.nn.softmax(logits, axis=-1)
+
+
+def right(p: Float[Array, "batch step vocab"], tokens: Int[Array, "batch length"]) -> Float[Array, "step"]:
+    """Share of sequences answered right, by step."""
+    return (p.argmax(axis=-1) == tokens[:, 1::2]).mean(axis=0)
+
+
+def loss(p: Float[Array, "batch step vocab"], tokens: Int[Array, "batch length"]) -> Float[Array, "step"]:
+    """Mean cross-entropy in nats, by step."""
+    return -jnp.log(jnp.take_along_axis(p, tokens[:, 1::2, None], axis=-1)).mean(axis=(0, 2))
+
+
+def errors(
+    p: Float[Array, "batch step vocab"], exact: Float[Array, "batch step vocab"]
+) -> tuple[Float[Array, "step"], Float[Array, "step"]]:
+    """MAE and Max-AE by step over the V symbols; rows where the exact posterior is undefined (NaN) are left out."""
+    gap = jnp.abs(p - exact)[:, :, 1:]
+    defined = ~jnp.isnan(gap)
+    gap = jnp.where(defined, gap, 0)
+    return gap.sum(axis=(0, 2)) / defined.sum(axis=(0, 2)), gap.max(axis=(0, 2))
+
+
+def unused_value(task: Permutation, tokens: Int[Array, "batch length"]) -> Int[Array, "batch"]:
+    """The one value that the first V - 1 pairs did not show."""
+    total = task.n_symbols * (task.n_symbols + 1) // 2
+    return total - tokens[:, 1 : 2 * task.n_symbols - 2 : 2].sum(axis=1)
+
+
+def both_skills(
+    task: Permutation, model: Transformer, split: Split, edits: Iterable[Edit] = (), source: int = 0
+) -> dict[str, Float[Array, ""]]:
+    """Elimination and recall on every held-out sequence, under edits if there are any."""
+    edits = tuple(edits)
+    new = task.list_tokens(split.held_out, (task.n_symbols - 1,))
+    again = task.list_tokens(split.held_out, (source,))
+    return {
+        "elimination": right(answers(task, model, new, edits), new)[-1],
+        "recall": right(answers(task, model, again, edits), again)[-1],
+    }
+
+
+def report_card(task: Permutation, model: Transformer, split: Split) -> dict[str, Array]:
+    """Everything about a model's answers on held-out mappings: new last pairs, and each earlier pair repeated."""
+    last = task.n_symbols - 1
+    new = task.list_tokens(split.held_out, (last,))
+    p = answers(task, model, new)
+    exact = jax.vmap(task.posterior)(new[:, :-1])
+    mae, max_ae = errors(p, exact)
+    card = {"right": right(p, new), "loss": loss(p, new), "mae": mae, "max_ae": max_ae}
+
+    def repeated(tokens: Array) -> dict[str, Array]:
+        p = answers(task, model, tokens)
+        mae, max_ae = errors(p, jax.vmap(task.posterior)(tokens[:, :-1]))
+        unused = unused_value(task, tokens)
+        return {
+            "recall": right(p, tokens)[-1],
+            "repeat_loss": loss(p, tokens),
+            "p_unused": jnp.take_along_axis(p[:, -1], unused[:, None], axis=-1).mean(),
+            "says_unused": (p[:, -1].argmax(axis=-1) == unused).mean(),
+            "recall_mae": mae[-1],
+            "recall_max_ae": max_ae[-1],
+        }
+
+    traps = task.list_tokens(split.held_out, tuple(range(last))).reshape(-1, last, 2 * task.n_symbols)
+    return card | jax.lax.map(repeated, traps.swapaxes(0, 1))
+
+
+def against_training(task: Permutation, model: Transformer, split: Split) -> dict[str, Array]:
+    """Is the model an eliminator over all mappings, or does it know which mappings it was trained on?
+
+    On held-out sequences: mean |p - p*| by step for both exact posteriors, wherever some training mapping still fits,
+    and how often the training posterior's own best guess is right. On trained sequences: the loss by step.
+    """
+    held = task.list_tokens(split.held_out, (task.n_symbols - 1,))
+    trained = task.list_tokens(split.train, (task.n_symbols - 1,))
+    p = answers(task, model, held)
+    by_all = jax.vmap(task.posterior)(held[:, :-1])
+    by_training = jax.lax.map(partial(task.posterior, mappings=split.train), held[:, :-1], batch_size=256)
+    fits = ~jnp.isnan(by_training).any(axis=-1, keepdims=True)
+    return {
+        "mae_all": errors(p, jnp.where(fits, by_all, jnp.nan))[0],
+        "mae_training": errors(p, by_training)[0],
+        "right_training": right(jnp.nan_to_num(by_training), held),
+        "trained_loss": loss(answers(task, model, trained), trained),
+    }

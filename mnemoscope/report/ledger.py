@@ -1,0 +1,91 @@
+"""The ledger for eyes: as a table in the terminal, as Markdown, and one claim with all its seeds."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mnemoscope.studies.claims import Entry, Ledger
+
+VERDICT_STYLE = {"reproduced": "green", "partly": "yellow", "refuted": "red", "undecided": "dim"}
+
+
+def number(entry: Entry) -> str:
+    """The measured value with its interval, short."""
+    if entry.value is None or entry.interval is None:
+        return "not measured"
+    value, low, high = (f"{x:.4g}" for x in (entry.value, *entry.interval))
+    return value if low == high else f"{value} [{low}, {high}]"
+
+
+def summary(ledger: Ledger) -> str:
+    """How many claims got which verdict, in words."""
+    counts = Counter(entry.verdict for entry in ledger.claims)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICT_STYLE if counts[verdict])
+
+
+def print_ledger(console: Console, ledger: Ledger) -> None:
+    """The ledger as a table."""
+    caption = f"{summary(ledger)} · {ledger.hardware} · {ledger.finished}"
+    table = Table(title=f"{ledger.study} ({ledger.scale})", caption=escape(caption), title_justify="left",
+                  caption_justify="left", show_lines=True)  # fmt: skip
+    for heading, options in (
+        ("claim", {"no_wrap": True}), ("verdict", {"no_wrap": True}), ("what was found", {"ratio": 1}),
+        ("value [95%]", {"no_wrap": True}), ("source", {"max_width": 24}), ("seeds", {"justify": "right"}),
+    ):  # fmt: skip
+        table.add_column(heading, **options)  # pyright: ignore[reportArgumentType]
+    for entry in ledger.claims:
+        seeds = str(entry.seeds) if not entry.failed_seeds else f"{entry.seeds} ({entry.failed_seeds} failed)"
+        table.add_row(
+            entry.id, f"[{VERDICT_STYLE[entry.verdict]}]{entry.verdict}[/]", escape(entry.sentence), number(entry),
+            escape(entry.source_figure), seeds if entry.seeds else "exact",
+        )  # fmt: skip
+    console.print(table)
+
+
+def markdown(ledger: Ledger) -> str:
+    """The ledger as a Markdown file."""
+
+    def cell(text: str) -> str:
+        return text.replace("|", "\\|").replace("\n", " ")
+
+    lines = [
+        f"# {ledger.study} ({ledger.scale})", "",
+        f"{summary(ledger)}. Measured on {ledger.hardware}, finished {ledger.finished}, with `{ledger.command}`.", "",
+        "| claim | what is claimed | source | verdict | value [95%] | seeds | what was found | criterion |",
+        "|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for e in ledger.claims:
+        cells = (e.id, e.statement, e.source_figure, f"**{e.verdict}**", number(e), str(e.seeds or "exact"), e.sentence,
+                 e.criterion)  # fmt: skip
+        lines.append("| " + " | ".join(map(cell, cells)) + " |")
+    versions = ", ".join(f"{name} {version}" for name, version in ledger.versions.items())
+    return "\n".join([*lines, "", f"Versions: {versions}.", ""])
+
+
+def print_claim(console: Console, ledger: Ledger, entry: Entry, by_seed: Mapping[str, Sequence[float]]) -> None:
+    """One claim whole: criterion, value, interval, sentence, and every seed's outcome."""
+    rows = (
+        ("claim", entry.statement), ("source", entry.source_figure), ("criterion", entry.criterion),
+        ("verdict", f"{entry.verdict} ({ledger.scale} scale)"), ("value", number(entry)),
+        ("seeds", f"{entry.seeds}, of which {entry.failed_seeds} diverged" if entry.seeds else "none: exact"),
+        ("found", entry.sentence), ("measured", f"{ledger.finished} on {ledger.hardware}"),
+    )  # fmt: skip
+    grid = Table.grid(padding=(0, 2))
+    for name, text in rows:
+        style = VERDICT_STYLE[entry.verdict] if name == "verdict" else ""
+        grid.add_row(f"[bold]{name}[/]", f"[{style}]{escape(text)}[/]" if style else escape(text))
+    console.print(f"[bold]{entry.id}[/] of {ledger.study}")
+    console.print(grid)
+    if not by_seed:
+        return
+    columns = list(by_seed)
+    length = max(len(values) for values in by_seed.values())
+    table = Table(title="by seed (those that the claim is judged on, in order)", title_justify="left")
+    for column in ("#", *columns):
+        table.add_column(escape(column), justify="right")
+    for row in range(length):
+        table.add_row(str(row), *(f"{by_seed[c][row]:.4g}" if row < len(by_seed[c]) else "" for c in columns))
+    console.print(table)

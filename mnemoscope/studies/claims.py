@@ -1,0 +1,122 @@
+"""Claims, findings and the ledger: what is claimed, how it would be settled, and what was measured."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from mnemoscope.config import Strict, UserError, unknown
+from mnemoscope.spec import Spec
+
+if TYPE_CHECKING:
+    from mnemoscope.studies.evidence import Evidence
+
+Verdict = Literal["reproduced", "partly", "refuted", "undecided"]
+Scale = Literal["quick", "full"]
+SCALES: tuple[Scale, ...] = ("quick", "full")
+
+
+class Claim(Strict):
+    """Something a source says, with the criterion that settles it, stated before the run."""
+
+    id: str
+    statement: str
+    source_figure: str
+    criterion: str
+
+
+class Finding(Strict):
+    """What was measured for a claim. `by_seed` keeps every seed's outcome; the ledger proper leaves it out."""
+
+    verdict: Verdict
+    value: float | None
+    interval: tuple[float, float] | None
+    seeds: int
+    failed_seeds: int
+    sentence: str
+    by_seed: dict[str, tuple[float, ...]] = {}
+
+
+class Outcome(NamedTuple):
+    """What a judge concludes; `by_seed` names whatever it read off each seed."""
+
+    verdict: Verdict
+    value: float
+    interval: tuple[float, float]
+    sentence: str
+    by_seed: Mapping[str, np.ndarray] = {}
+
+
+class Entry(Strict):
+    """One line of the ledger."""
+
+    id: str
+    statement: str
+    source_figure: str
+    criterion: str
+    verdict: Verdict
+    value: float | None
+    interval: tuple[float, float] | None
+    seeds: int
+    failed_seeds: int
+    sentence: str
+
+
+class Ledger(Strict):
+    """A study's findings at one scale, with what they were measured on."""
+
+    study: str
+    scale: Scale
+    command: str
+    hardware: str
+    versions: dict[str, str]
+    finished: str
+    claims: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A Spec that a study trains, over seeds 0 .. seeds - 1."""
+
+    spec: Spec
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Test:
+    """A claim, the settings it needs, and the function that judges it from them."""
+
+    claim: Claim
+    needs: tuple[str, ...]  # names or patterns; a pattern may match nothing at a scale that has no such settings
+    judge: Callable[["Evidence"], Outcome]
+
+    __test__ = False  # not a pytest class
+
+    def settings(self, known: Iterable[str]) -> tuple[str, ...]:
+        """The settings that this test needs, out of those that a scale has."""
+        known = tuple(known)
+        for need in self.needs:
+            if "*" not in need and need not in known:
+                raise ValueError(unknown(f"setting needed by {self.claim.id}", need, known))
+        return tuple(name for name in known if any(fnmatchcase(name, need) for need in self.needs))
+
+
+@dataclass(frozen=True)
+class Study:
+    """One source put to the test."""
+
+    name: str
+    title: str
+    source: str
+    settings: Callable[[Scale], dict[str, Setting]]
+    tests: tuple[Test, ...]
+
+    def pick(self, ids: tuple[str, ...] = ()) -> tuple[Test, ...]:
+        """The tests of these claims, in the study's order; none given means all."""
+        known = {test.claim.id: test for test in self.tests}
+        for name in ids:
+            if name not in known:
+                raise UserError(unknown(f"claim of study {self.name!r}", name, known))
+        return tuple(test for test in self.tests if not ids or test.claim.id in ids)

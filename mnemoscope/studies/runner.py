@@ -1,0 +1,133 @@
+"""Running a study: train what is missing, judge what is asked, keep what was found.
+
+A finding is kept under a key made of the claim, the Specs and seeds it rests on, and a fingerprint of the code that
+measures and judges. So a second start reads everything back in seconds, and a changed criterion is judged anew from
+stored runs without training again.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import mnemoscope
+from mnemoscope.engine import hardware, obtain, versions
+from mnemoscope.store import Store
+from mnemoscope.studies.claims import Entry, Finding, Ledger, Scale, Setting, Study, Test
+from mnemoscope.studies.evidence import Evidence
+from mnemoscope.train import Run
+
+JUDGING = ("arrays.py", "config.py", "spec.py", "train.py", "tasks", "model", "probes", "theory", "studies")
+
+
+class Watcher(Protocol):
+    """What a run tells whoever watches it."""
+
+    def plan(self, settings: Mapping[str, Setting], claims: int) -> None:
+        """What is about to be trained, and how many claims judged."""
+        ...
+
+    def trained(self, name: str, done: int, total: int) -> None:
+        """Steps done of a setting, summed over seeds; called last with done == total."""
+        ...
+
+    def judging(self, claim_id: str) -> None:
+        """A claim is being judged."""
+        ...
+
+    def judged(self, claim_id: str, finding: Finding) -> None:
+        """A claim has its verdict."""
+        ...
+
+
+@cache
+def code_fingerprint() -> str:
+    """The hash of every source file that can change a finding."""
+    home = Path(mnemoscope.__file__).parent
+    files = sorted(file for part in JUDGING for file in [home / part, *(home / part).rglob("*.py")] if file.is_file())
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def finding_key(study: Study, test: Test, scale: Scale, settings: Mapping[str, Setting]) -> str:
+    """Changes whenever anything that the finding rests on does."""
+    parts = [code_fingerprint(), study.name, scale, test.claim.canonical_json()]
+    parts += [f"{n}={settings[n].spec.digest()}:{settings[n].seeds}" for n in test.settings(settings)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def run_study(
+    study: Study, scale: Scale, store: Store, command: str, *, seeds: int | None = None, claims: tuple[str, ...] = (),
+    watcher: Watcher,
+) -> Ledger:  # fmt: skip
+    """Judge the chosen claims of a study and write its ledger, with every claim that is known at this scale.
+
+    Two files: `<study>.json` is the ledger, `<study>.evidence.json` each seed's outcome for every claim.
+    """
+    settings = study.settings(scale)
+    if seeds is not None:
+        settings = {name: Setting(setting.spec, seeds) for name, setting in settings.items()}
+    tests = study.pick(claims)
+    keys = {test.claim.id: finding_key(study, test, scale, settings) for test in study.tests}
+    known = {name: body for name, key in keys.items() if (body := store.finding(key)) is not None}
+    findings = {name: Finding.model_validate(body) for name, body in known.items()}
+    open_tests = [test for test in tests if test.claim.id not in findings]
+    watcher.plan({n: settings[n] for n in _needed(open_tests, settings)}, len(open_tests))
+
+    def get(name: str) -> Run:
+        setting = settings[name]
+        total = setting.seeds * setting.spec.steps
+        run = obtain(store, setting.spec, range(setting.seeds), progress=lambda d, t: watcher.trained(name, d, t + 1))
+        watcher.trained(name, total, total)
+        return run
+
+    evidence = Evidence(scale, settings, get)
+    for name in _needed(open_tests, settings):
+        evidence.run(name)
+    for test in open_tests:
+        watcher.judging(test.claim.id)
+        finding = evidence.finding(test.settings(settings), test.judge)
+        store.keep_finding(keys[test.claim.id], finding.model_dump(mode="json"))
+        findings[test.claim.id] = finding
+        watcher.judged(test.claim.id, finding)
+    previous = read_ledger(store, study.name, scale)
+    if open_tests or previous is None:
+        ledger, evidence_file = _ledger(study, scale, command, findings, previous), _evidence(store, study, scale)
+        evidence_file |= {name: finding.by_seed for name, finding in findings.items()}
+        store.write_text(f"ledger/{scale}/{study.name}.json", ledger.model_dump_json(indent=1) + "\n")
+        store.write_text(f"ledger/{scale}/{study.name}.evidence.json", json.dumps(evidence_file, indent=1) + "\n")
+        return ledger
+    return previous
+
+
+def read_ledger(store: Store, study: str, scale: Scale) -> Ledger | None:
+    """The ledger that an earlier run of this study wrote, if there is one."""
+    text = store.read_text(f"ledger/{scale}/{study}.json")
+    return None if text is None else Ledger.model_validate_json(text)
+
+
+def _evidence(store: Store, study: Study, scale: Scale) -> dict[str, Any]:
+    text = store.read_text(f"ledger/{scale}/{study.name}.evidence.json")
+    return {} if text is None else json.loads(text)
+
+
+def _needed(tests: Iterable[Test], settings: Mapping[str, Setting]) -> list[str]:
+    wanted = {name for test in tests for name in test.settings(settings)}
+    return [name for name in settings if name in wanted]
+
+
+def _ledger(
+    study: Study, scale: Scale, command: str, findings: Mapping[str, Finding], previous: Ledger | None
+) -> Ledger:
+    known = {entry.id: entry for entry in previous.claims} if previous else {}
+    for test in study.tests:
+        if finding := findings.get(test.claim.id):
+            known[test.claim.id] = Entry(**test.claim.model_dump(), **finding.model_dump(exclude={"by_seed"}))
+    entries = tuple(known[test.claim.id] for test in study.tests if test.claim.id in known)
+    finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return Ledger(study=study.name, scale=scale, command=command, hardware=hardware(), versions=versions(),
+                  finished=finished, claims=entries)  # fmt: skip
+
+

@@ -1,0 +1,1 @@
+"""WHAT SHOULD HAPPEN: closed forms and constructions that need no run."""
