@@ -215,7 +215,11 @@ def _flat(spec: dict[str, Any]) -> dict[str, Any]:
     """A Spec's keys without their sections; `kind` alone is ambiguous and stays with its section."""
     flat: dict[str, Any] = {}
     for key, value in spec.items():
-        flat |= {k if k != "kind" else f"{key}.kind": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+        flat |= (
+            {k if k != "kind" else f"{key}.kind": v for k, v in value.items()}
+            if isinstance(value, dict)
+            else {key: value}
+        )
     return flat
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from mnemoscope import __version__
 from mnemoscope.spec import Spec
 from mnemoscope.store import Store
 from mnemoscope.train import Observe, Run, fit
@@ -50,8 +51,8 @@ def hardware() -> str:
 
 def versions() -> dict[str, str]:
     """The versions that a number may depend on."""
-    packages = ("mnemoscope", "jax", "jaxlib", "optax", "numpy", "scipy")
-    return {"python": platform.python_version()} | {package: version(package) for package in packages}
+    ours = {"mnemoscope": __version__, "python": platform.python_version()}
+    return ours | {package: version(package) for package in ("jax", "jaxlib", "optax", "numpy", "scipy")}
 
 
 def obtain(
@@ -68,12 +69,17 @@ def obtain(
     _, missing = store.blocks(spec, seeds)
     groups = np.split(np.array(missing, int), np.flatnonzero(np.diff(missing) != 1) + 1) if missing else []
     blocks = [group[i : i + BLOCK].tolist() for group in groups for i in range(0, len(group), BLOCK)]
-    before, total = 0, len(missing) * spec.steps
+    trained = 0  # seeds of the blocks that are behind us
+
+    def tell(steps: int, _: int) -> None:
+        if progress:
+            progress(trained * spec.steps + steps * len(block), len(missing) * spec.steps)
+
     for block in blocks:
         began = time.monotonic()
-        tell = None if progress is None else (lambda d, _, n=len(block), b=before: progress(b + d * n, total))
-        store.save(fit(spec, block, observe, tell), time.monotonic() - began, hardware())
-        before += len(block) * spec.steps
+        run = fit(spec, block, observe, tell)
+        store.save(run, time.monotonic() - began, hardware())
+        trained += len(block)
     rows, missing = store.blocks(spec, seeds)
     assert not missing, "every missing seed was just stored"
     return select([store.load(row) for row in rows], tuple(seeds))

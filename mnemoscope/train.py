@@ -13,7 +13,7 @@ So a seed's run does not depend on its neighbours, on the stops, or on the numbe
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -124,7 +124,7 @@ def train_step(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array
     trained = {name: value for name, value in state.params.items() if name not in still}
     loss, gradient = jax.value_and_grad(lambda p: batch_loss(spec.model, {**frozen, **p}, batch, read))(trained)
     updates, optimiser = spec.optimiser.transformation(spec.steps).update(gradient, state.optimiser, trained)
-    trained = optax.apply_updates(trained, updates)
+    trained = cast(Params, optax.apply_updates(trained, updates))
     params = {name: frozen[name] if name in still else trained[name] for name in state.params}
     return State(params, optimiser, state.loss_sum + loss, state.good_steps + jnp.isfinite(loss))
 
@@ -150,7 +150,7 @@ def _advance(
         return jax.lax.fori_loop(begin, end, lambda i, s: train_step(spec, world, for_data, i, s), state)
 
     def one_device(seeds: Array, states: State, begin: Array, end: Array) -> State:
-        return jax.lax.map(lambda args: one_seed(*args, begin, end), (seeds, states), batch_size=lanes)
+        return jax.lax.map(lambda args: one_seed(args[0], args[1], begin, end), (seeds, states), batch_size=lanes)
 
     by_seed, same = PartitionSpec("seed"), PartitionSpec()
     return jax.shard_map(

@@ -142,7 +142,9 @@ def _attend_backward(saved: tuple[Array, Array, Array], dz: Array) -> tuple[None
         return _sum([a[r].transpose(1, 0, 2)[:, :, None] * dz[None, :, :, r] for r in range(a.shape[0])])
 
     def to_pattern(dz: Array, v: Array) -> Array:
-        parts = [dz[:, e].transpose(1, 0, 2)[:, :, None] * v[:, :, e].transpose(1, 0, 2)[None] for e in range(v.shape[2])]
+        parts = [
+            dz[:, e].transpose(1, 0, 2)[:, :, None] * v[:, :, e].transpose(1, 0, 2)[None] for e in range(v.shape[2])
+        ]
         return _sum(parts)
 
     def to_scores(a: Array, da: Array) -> Array:

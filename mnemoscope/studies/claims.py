@@ -1,11 +1,15 @@
 """Claims, findings and the ledger: what is claimed, how it would be settled, and what was measured."""
 
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from importlib import resources
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
 from mnemoscope.config import Strict, UserError, unknown
 from mnemoscope.spec import Spec
@@ -36,7 +40,7 @@ class Finding(Strict):
     seeds: int
     failed_seeds: int
     sentence: str
-    by_seed: dict[str, tuple[float, ...]] = {}
+    by_seed: dict[str, tuple[float, ...]] = Field(default_factory=dict)
 
 
 class Outcome(NamedTuple):
@@ -46,7 +50,7 @@ class Outcome(NamedTuple):
     value: float
     interval: tuple[float, float]
     sentence: str
-    by_seed: Mapping[str, np.ndarray] = {}
+    by_seed: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
 class Entry(Strict):
@@ -120,3 +124,9 @@ class Study:
             if name not in known:
                 raise UserError(unknown(f"claim of study {self.name!r}", name, known))
         return tuple(test for test in self.tests if not ids or test.claim.id in ids)
+
+
+def load_claims(study: str) -> dict[str, Claim]:
+    """The claims of a study by id, from the `claims.toml` in its folder."""
+    text = resources.files(f"mnemoscope.studies.{study}").joinpath("claims.toml").read_text(encoding="utf-8")
+    return {name: Claim(id=name, **fields) for name, fields in tomllib.loads(text).items()}

@@ -8,7 +8,7 @@ import numpy as np
 
 from mnemoscope.model import Transformer
 from mnemoscope.probes.skills import over_seeds
-from mnemoscope.studies.claims import Finding, Outcome, Scale, Setting
+from mnemoscope.studies.claims import Finding, Outcome, Scale, Setting, Verdict
 from mnemoscope.train import Run
 
 MIN_SEEDS = 8  # fewer seeds than this settle nothing
@@ -46,16 +46,26 @@ class Evidence:
     def finding(self, names: tuple[str, ...], judge: Callable[["Evidence"], Outcome]) -> Finding:
         """Judge on these settings, unless they cannot settle anything: too few seeds, or too many diverged."""
         runs = {name: self.run(name) for name in names}
-        seeds = min((len(run.seeds) for run in runs.values()), default=0)
+        # other readings of a setting (task/shape/reading) back a verdict up; its seeds are those of the plain reading
+        seeds = min((len(run.seeds) for name, run in runs.items() if name.count("/") < 2), default=0)
         failed = {name: int((~run.finished).sum()) for name, run in runs.items()}
-        total = {"seeds": seeds, "failed_seeds": sum(failed.values())}
+
+        def found(outcome: Outcome | None, sentence: str, verdict: Verdict) -> Finding:
+            by_seed = {} if outcome is None else outcome.by_seed
+            return Finding(
+                verdict=verdict, value=outcome and outcome.value, interval=outcome and outcome.interval, seeds=seeds,
+                failed_seeds=sum(failed.values()), sentence=sentence,
+                by_seed={k: tuple(float(f"{x:.6g}") for x in np.asarray(v, float)) for k, v in by_seed.items()},
+            )  # fmt: skip
+
         for name, run in runs.items():
             if len(run.seeds) - failed[name] < MIN_SEEDS or failed[name] > MAX_FAILED * len(run.seeds):
-                sentence = (f"Undecided: {failed[name]} of {len(run.seeds)} seeds of {name} diverged, and a verdict needs "
-                            f"{MIN_SEEDS} finished seeds and at most {MAX_FAILED:.0%} diverged.")  # fmt: skip
-                return Finding(verdict="undecided", value=None, interval=None, sentence=sentence, **total)
+                why = (
+                    f"{failed[name]} of {len(run.seeds)} seeds of {name} diverged; a verdict needs {MIN_SEEDS} finished seeds "
+                    f"and at most {MAX_FAILED:.0%} diverged."
+                )
+                return found(None, why, "undecided")
         outcome = judge(self)
         if not np.isfinite([outcome.value, *outcome.interval]).all():
             raise ValueError(f"a judge measured {outcome.value} {outcome.interval}, which is not a finite number")
-        by_seed = {k: tuple(float(f"{x:.6g}") for x in np.asarray(v, float)) for k, v in outcome.by_seed.items()}
-        return Finding(**outcome._asdict() | {"by_seed": by_seed}, **total)
+        return found(outcome, outcome.sentence, outcome.verdict)

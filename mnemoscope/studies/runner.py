@@ -129,5 +129,3 @@ def _ledger(
     finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return Ledger(study=study.name, scale=scale, command=command, hardware=hardware(), versions=versions(),
                   finished=finished, claims=entries)  # fmt: skip
-
-

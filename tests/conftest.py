@@ -1,0 +1,28 @@
+"""Strict JAX for every test, shapes checked at run time, and as many CPU devices as there are cores."""
+
+from jaxtyping import install_import_hook
+
+# must come before the first import of the package: every annotated function then checks its shapes
+install_import_hook("mnemoscope", "beartype.beartype")
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
+from hypothesis import HealthCheck, Phase, settings  # noqa: E402
+
+jax.config.update("jax_num_cpu_devices", 2)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# without shrinking: each example compiles anew, and minutes spent on a smaller failure are not worth it
+settings.register_profile(
+    "house", deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)  # fmt: skip
+settings.load_profile("house")
+
+
+@pytest.fixture
+def store(tmp_path):
+    """An empty store."""
+    from mnemoscope.store import Store
+
+    return Store(tmp_path / "store")

@@ -1,0 +1,247 @@
+"""The forward pass by other routes: plain NumPy, the gradient, itself under edits, and the fast rewrite."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from mnemoscope.config import UserError
+from mnemoscope.model import (
+    Edit, ModelConfig, Transformer, fast, force_pattern, forward, init, knock_out_head, knock_out_mlp,
+    parameter_shapes, patch, replace, site_axes,
+)  # fmt: skip
+from mnemoscope.tasks import Example
+from mnemoscope.train import batch_loss
+
+D_VOCAB, N_CTX = 6, 9
+PROMPT = [2, 4, 5, 3, 4, 5, 3, 2, 2]
+
+# plain data; the model is built inside the test, since beartype draws random numbers and strategies must not
+shapes = st.fixed_dictionaries({
+    "n_heads": st.integers(1, 3), "d_head": st.integers(1, 5), "n_layers": st.integers(1, 2),
+    "d_mlp": st.sampled_from([0, 7]), "norm": st.sampled_from(["none", "pre", "post"]), "bias": st.booleans(),
+    "tied": st.booleans(),
+})  # fmt: skip
+
+
+def config_of(shape):
+    rest = {name: value for name, value in shape.items() if name != "d_head"}
+    return ModelConfig(d_model=shape["n_heads"] * shape["d_head"], **rest)
+
+
+def shaken(config, seed=0, dtype=np.float32):
+    """Parameters that are nowhere at their neutral start, so that a forgotten one shows."""
+    params = init(config, D_VOCAB, N_CTX, key=jax.random.key(seed))
+    rng = np.random.default_rng(seed)
+    return {name: jnp.asarray(value + 0.3 * rng.normal(size=value.shape), dtype) for name, value in params.items()}
+
+
+def numpy_forward(c, p, tokens):
+    """The same model, written for NumPy with explicit loops over heads and positions."""
+    p = {name: np.asarray(value, np.float64) for name, value in p.items()}
+    zero = np.zeros(1)
+
+    def norm(name, x):
+        mu, var = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+        return (x - mu) / np.sqrt(var + 1e-5) * p[f"{name}.w"] + p[f"{name}.b"]
+
+    x = np.stack([p["embed.W_E"][t] + p["pos_embed.W_pos"][i] for i, t in enumerate(tokens)])
+    for layer in range(c.n_layers):
+        at = f"blocks.{layer}"
+        seen = norm(f"{at}.ln1", x) if c.norm == "pre" else x
+        out = np.zeros_like(x)
+        for h in range(c.n_heads):
+            q, k, v = (
+                seen @ p[f"{at}.attn.W_{n}"][h] + (p[f"{at}.attn.b_{n}"][h] if c.bias else zero) for n in "QKV"
+            )
+            for i in range(len(tokens)):
+                scores = np.array([q[i] @ k[j] for j in range(i + 1)]) / np.sqrt(c.d_head)
+                weights = np.exp(scores - scores.max())
+                weights /= weights.sum()
+                out[i] += (weights @ v[: i + 1]) @ p[f"{at}.attn.W_O"][h]
+        x = x + out + (p[f"{at}.attn.b_O"] if c.bias else zero)
+        if c.norm == "post":
+            x = norm(f"{at}.ln1", x)
+        if c.d_mlp:
+            seen = norm(f"{at}.ln2", x) if c.norm == "pre" else x
+            hidden = np.maximum(seen @ p[f"{at}.mlp.W_in"] + (p[f"{at}.mlp.b_in"] if c.bias else zero), 0)
+            x = x + hidden @ p[f"{at}.mlp.W_out"] + (p[f"{at}.mlp.b_out"] if c.bias else zero)
+            if c.norm == "post":
+                x = norm(f"{at}.ln2", x)
+    if c.norm == "pre":
+        x = norm("ln_final", x)
+    w_u = p["embed.W_E"].T if c.tied else p["unembed.W_U"]
+    return x @ w_u + (p["unembed.b_U"] if c.bias else zero)
+
+
+@given(shapes, st.lists(st.integers(0, D_VOCAB - 1), min_size=1, max_size=N_CTX), st.integers(0, 99))
+def test_forward_equals_plain_numpy(shape, tokens, seed):
+    config = config_of(shape)
+    params = shaken(config, seed)
+    logits, trace = forward(config, params, jnp.array(tokens))
+    np.testing.assert_allclose(logits, numpy_forward(config, params, tokens), rtol=1e-4, atol=1e-5)
+    assert list(trace) == list(site_axes(config)), "the table of sites lists what the forward pass visits, in order"
+    assert {n: v.shape for n, v in params.items()} == parameter_shapes(config, D_VOCAB, N_CTX)
+
+
+@given(shapes)
+def test_no_position_sees_the_future(shape):
+    config = config_of(shape)
+    params = shaken(config)
+
+    def logits_of(embedded):
+        return forward(config, params, jnp.array(PROMPT), [replace("hook_embed", embedded)])[0]
+
+    start = params["embed.W_E"][jnp.array(PROMPT)]
+    jacobian = jnp.abs(jax.jacrev(logits_of)(start)).sum(axis=(1, 3))  # output position, input position
+    future = np.triu(np.ones((N_CTX, N_CTX), bool), 1)
+    assert (np.asarray(jacobian)[future] == 0).all()
+    # with a norm over one dimension nothing depends on anything, which is right and no leak
+    if config.d_model > 2:
+        assert (np.diag(jacobian) > 0).all(), "each position sees itself"
+
+
+@pytest.mark.parametrize("norm", ["none", "pre", "post"])
+def test_patching_a_site_with_its_own_value_changes_no_bit_and_with_another_value_does(norm):
+    config = ModelConfig(d_model=8, n_heads=2, n_layers=2, d_mlp=6, norm=norm)
+    model = Transformer(config, shaken(config))
+    logits, cache = model.run_with_cache(PROMPT)
+    for site in site_axes(config):
+        same, _ = model.run_with_cache(PROMPT, [patch(site, cache)])
+        np.testing.assert_array_equal(same, logits, err_msg=site)
+        finite = jnp.where(jnp.isfinite(cache[site]), cache[site], 0)
+        # a shift that no softmax or norm cancels
+        shifted = finite + jnp.linspace(0.5, 1.5, finite.size).reshape(finite.shape)
+        other, _ = model.run_with_cache(PROMPT, [replace(site, shifted)])
+        assert not np.array_equal(other, logits), site
+
+
+def test_patching_from_another_prompt_moves_the_answer_to_that_prompt():
+    config = ModelConfig(d_model=8, n_heads=2, d_mlp=6)
+    model = Transformer(config, shaken(config))
+    _, other = model.run_with_cache([1, 2, 3])
+    patched, _ = model.run_with_cache([3, 2, 1], [patch("blocks.0.hook_resid_post", other)])
+    np.testing.assert_array_equal(patched, model(jnp.array([1, 2, 3])))
+
+
+def test_knocking_out_a_head_is_the_same_as_zero_output_weights():
+    config = ModelConfig(d_model=8, n_heads=2, d_mlp=6)
+    params = shaken(config)
+    silent = params | {"blocks.0.attn.W_O": params["blocks.0.attn.W_O"].at[1].set(0)}
+    out = Transformer(config, params)(jnp.array(PROMPT), [knock_out_head(config, 0, 1)])
+    np.testing.assert_allclose(out, Transformer(config, silent)(jnp.array(PROMPT)), atol=1e-6)
+    no_mlp = ModelConfig(d_model=8, n_heads=2, d_mlp=0)
+    rest = {name: value for name, value in params.items() if ".mlp." not in name}
+    out = Transformer(config, params)(jnp.array(PROMPT), [knock_out_mlp(0)])
+    np.testing.assert_allclose(out, Transformer(no_mlp, rest)(jnp.array(PROMPT)), atol=1e-6)
+
+
+def test_a_forced_pattern_is_what_the_head_then_uses():
+    config = ModelConfig(d_model=8, n_heads=2, d_mlp=6)
+    model = Transformer(config, shaken(config))
+    _, before = model.run_with_cache(PROMPT)
+    rows = jnp.arange(N_CTX) == 8
+    first = jnp.zeros((N_CTX, N_CTX)).at[:, 0].set(1.0)
+    _, after = model.run_with_cache(PROMPT, [force_pattern(config, 0, 1, first, rows)])
+    np.testing.assert_array_equal(after["pattern", 0][0], before["pattern", 0][0])
+    np.testing.assert_array_equal(after["pattern", 0][1, :8], before["pattern", 0][1, :8])
+    np.testing.assert_allclose(after["z", 0][8, 1], before["v", 0][0, 1], rtol=1e-6)
+
+
+def test_every_head_in_turn_is_one_vmap():
+    config = ModelConfig(d_model=8, n_heads=4, d_mlp=6)
+    model = Transformer(config, shaken(config))
+    masks = jnp.eye(4, dtype=bool)[:, None, :, None]
+    edits = Edit("blocks.0.attn.hook_z", masks, jnp.zeros((4, 1, 1, 1)))
+    together = jax.vmap(lambda edit: model(jnp.array(PROMPT), [edit]))(edits)
+    for head in range(4):
+        alone = model(jnp.array(PROMPT), [knock_out_head(config, 0, head)])
+        np.testing.assert_allclose(together[head], alone, atol=1e-6)
+
+
+def test_names_that_match_nothing_raise():
+    config = ModelConfig(d_model=8, n_heads=2, d_mlp=6)
+    model = Transformer(config, shaken(config))
+    with pytest.raises(UserError, match=r"unknown site 'blocks.0.attn.hook_patern' \(did you mean 'blocks.0.attn.hook_pattern'"):
+        model.run_with_cache(PROMPT, [replace("blocks.0.attn.hook_patern", jnp.zeros((2, 9, 9)))])
+    logits, cache = model.run_with_cache(PROMPT)
+    with pytest.raises(UserError, match="unknown site .*allowed: hook_embed"):
+        cache["patern", 0]
+    np.testing.assert_array_equal(cache["pattern", 0], cache["pattern", -1])
+    np.testing.assert_array_equal(cache["embed"], cache["hook_embed"])
+    with pytest.raises(UserError, match=r"mask of an edit .* has shape \(9,\); allowed: \(9, 2, 4\) with any axis 1"):
+        model.run_with_cache(PROMPT, [Edit("blocks.0.attn.hook_z", jnp.ones(9, bool), jnp.zeros((1, 1, 1)))])
+    with pytest.raises(UserError, match="unknown head 2; allowed: 0 to 1"):
+        knock_out_head(config, 0, 2)
+    for prompt in ([], [1] * 10, [6], [-1]):
+        with pytest.raises(UserError, match="a prompt is one row of 1 to 9|tokens are 0 to 5"):
+            model.run_with_cache(prompt)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"d_model": 10, "n_heads": 3}, "n_heads=3 does not divide d_model=10; allowed: [1, 2, 5, 10]"),
+        ({"d_model": -4}, "greater than or equal to 1"),
+        ({"frozen": ("embed.W_F",)}, "unknown parameter in frozen 'embed.W_F' (did you mean 'embed.W_E'?)"),
+        ({"n_head": 2}, "unknown key of ModelConfig 'n_head' (did you mean 'n_heads'?)"),
+    ],
+)
+def test_impossible_shapes_say_what_is_allowed(fields, message):
+    with pytest.raises(ValidationError) as error:
+        ModelConfig(**fields)
+    assert message in str(error.value)
+
+
+@settings(max_examples=30)
+@given(shapes, st.integers(0, 99), st.sets(st.integers(0, N_CTX - 1), min_size=1))
+def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read):
+    """In float64 the two agree to 1e-10 relative: the rewrite is exact, not close."""
+    config = config_of(shape | {"n_layers": 1})
+    jax.config.update("jax_enable_x64", True)
+    try:
+        rng = np.random.default_rng(seed)
+        read = tuple(sorted(read))
+        tokens, targets = rng.integers(0, D_VOCAB, (2, 5, N_CTX))
+        weights = rng.uniform(0.5, 1, (5, N_CTX))
+        batch = Example(jnp.array(tokens), jnp.array(targets), jnp.array(weights))
+        params = shaken(config, seed, np.float64)
+        assert fast.applies(config, D_VOCAB, N_CTX)
+        quick, plain = (
+            jax.jit(jax.value_and_grad(lambda p, plain=plain: batch_loss(config, p, batch, read, plain)))(params)
+            for plain in (False, True)
+        )
+        assert float(quick[0]) == pytest.approx(float(plain[0]), rel=1e-10)
+        for name, gradient in plain[1].items():
+            scale = max(float(jnp.abs(gradient).max()), 1e-3)
+            np.testing.assert_allclose(quick[1][name], gradient, atol=1e-10 * scale, err_msg=name)
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_attention_agrees_with_pytorch(heads):
+    torch = pytest.importorskip("torch", reason="PyTorch is the optional extra 'interop'")
+    config = ModelConfig(d_model=8, n_heads=heads, d_mlp=0)
+    params = shaken(config)
+    _, trace = forward(config, params, jnp.array(PROMPT))
+    theirs = torch.nn.MultiheadAttention(8, heads, batch_first=True)
+    at = "blocks.0.attn"
+
+    def packed(kind):
+        return [np.asarray(params[f"{at}.{kind}_{n}"]) for n in "QKV"]
+
+    with torch.no_grad():
+        # ours is (head, d_model, d_head); theirs is (3 d_model, d_model), outputs first, heads within
+        theirs.in_proj_weight.copy_(torch.tensor(np.concatenate([w.transpose(0, 2, 1).reshape(8, 8) for w in packed("W")])))
+        theirs.in_proj_bias.copy_(torch.tensor(np.concatenate([b.reshape(8) for b in packed("b")])))
+        theirs.out_proj.weight.copy_(torch.tensor(np.asarray(params[f"{at}.W_O"]).reshape(8, 8).T.copy()))
+        theirs.out_proj.bias.copy_(torch.tensor(np.asarray(params[f"{at}.b_O"])))
+        x = torch.tensor(np.asarray(trace["blocks.0.hook_resid_pre"]))[None]
+        mask = torch.triu(torch.ones(N_CTX, N_CTX, dtype=torch.bool), 1)
+        out, weights = theirs(x, x, x, attn_mask=mask, average_attn_weights=False)
+    np.testing.assert_allclose(trace["blocks.0.hook_attn_out"], out[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(trace[f"{at}.hook_pattern"], weights[0], rtol=1e-4, atol=1e-5)
