@@ -2,6 +2,7 @@
 
 import os
 import platform
+import threading
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -13,7 +14,7 @@ import numpy as np
 from mnemoscope import __version__
 from mnemoscope.spec import Spec
 from mnemoscope.store import Store
-from mnemoscope.train import Observe, Run, fit
+from mnemoscope.train import Observe, Run, fit, programs
 
 BLOCK = 256  # seeds trained and stored together; what is cut off by Ctrl-C is at most one block
 
@@ -55,6 +56,20 @@ def versions() -> dict[str, str]:
     return ours | {package: version(package) for package in ("jax", "jaxlib", "optax", "numpy", "scipy")}
 
 
+def _missing_blocks(store: Store, spec: Spec, seeds: Sequence[int]) -> list[list[int]]:
+    """The seeds that no stored block holds, as runs of consecutive ones, none longer than BLOCK."""
+    missing = np.array(store.blocks(spec, seeds)[1], int)
+    groups = np.split(missing, np.flatnonzero(np.diff(missing) != 1) + 1)
+    return [group[i : i + BLOCK].tolist() for group in groups for i in range(0, len(group), BLOCK)]
+
+
+def prepare(store: Store, spec: Spec, seeds: Sequence[int]) -> None:
+    """Compile what `obtain` will need in the background, while something else trains."""
+    for block in _missing_blocks(store, spec, seeds)[:1]:
+        # not a daemon: a compilation cut off by the end of the process takes the process down with it
+        threading.Thread(target=programs, args=(spec, len(block))).start()
+
+
 def obtain(
     store: Store,
     spec: Spec,
@@ -66,23 +81,20 @@ def obtain(
 
     `progress(done, total)` counts optimiser steps of all seeds that had to be trained.
     """
-    _, missing = store.blocks(spec, seeds)
-    groups = np.split(np.array(missing, int), np.flatnonzero(np.diff(missing) != 1) + 1) if missing else []
-    blocks = [group[i : i + BLOCK].tolist() for group in groups for i in range(0, len(group), BLOCK)]
-    trained = 0  # seeds of the blocks that are behind us
+    blocks = _missing_blocks(store, spec, seeds)
+    total = sum(map(len, blocks)) * spec.steps
+    behind = 0  # steps of the blocks that are finished
 
     def tell(steps: int, _: int) -> None:
         if progress:
-            progress(trained * spec.steps + steps * len(block), len(missing) * spec.steps)
+            progress(behind + steps * len(block), total)
 
     for block in blocks:
         began = time.monotonic()
         run = fit(spec, block, observe, tell)
         store.save(run, time.monotonic() - began, hardware())
-        trained += len(block)
-    rows, missing = store.blocks(spec, seeds)
-    assert not missing, "every missing seed was just stored"
-    return select([store.load(row) for row in rows], tuple(seeds))
+        behind += len(block) * spec.steps
+    return select([store.load(row) for row in store.blocks(spec, seeds)[0]], tuple(seeds))
 
 
 def select(runs: Sequence[Run], seeds: tuple[int, ...]) -> Run:

@@ -10,7 +10,9 @@ Random numbers: a seed's key is split into world, weights and data; the batch of
 So a seed's run does not depend on its neighbours, on the stops, or on the number of devices.
 """
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
@@ -19,13 +21,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from mnemoscope.arrays import Array, Float, Int, Params, PRNGKeyArray
 from mnemoscope.config import UserError
 from mnemoscope.model import ModelConfig, Transformer, fast, forward, init
+from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
 from mnemoscope.spec import Spec
-from mnemoscope.tasks import Example, World
+from mnemoscope.tasks import Example, Task, World
 
 STOPS = 64  # how often, at least, a run comes up for air: a point of the loss curve and a move of the progress bar
 
@@ -70,15 +73,15 @@ class Run:
 
     def models(self, snapshot: int = -1) -> Transformer:
         """All seeds' models at once, with a leading seed axis, for `vmap`."""
-        return Transformer(self.spec.model, {k: jnp.asarray(v[:, snapshot]) for k, v in self.snapshots.items()})
+        return Transformer(self.spec.model, {k: v[:, snapshot] for k, v in self.snapshots.items()})
 
     def worlds(self) -> World:
         """Each seed's world, drawn again from the seed, with a leading seed axis."""
-        return _worlds(self.spec, jnp.array(self.seeds))
+        return _worlds(self.spec.task, jnp.array(self.seeds))
 
     def world(self, seed: int) -> World:
         """One seed's world, drawn again from the seed."""
-        return jax.tree.map(lambda x: x[0], _worlds(self.spec, jnp.array([seed])))
+        return jax.tree.map(lambda x: x[0], _worlds(self.spec.task, jnp.array([seed])))
 
     def _row(self, seed: int) -> int:
         if seed not in self.seeds:
@@ -91,9 +94,9 @@ def seed_keys(seed: int | Int[Array, ""]) -> PRNGKeyArray:
     return jax.random.split(jax.random.key(seed), 3)
 
 
-@partial(jax.jit, static_argnames="spec")
-def _worlds(spec: Spec, seeds: Int[Array, "seed"]) -> World:
-    return jax.vmap(lambda seed: spec.task.world(key=seed_keys(seed)[0]))(seeds)
+@partial(jax.jit, static_argnames="task")
+def _worlds(task: Task, seeds: Int[Array, "seed"]) -> World:
+    return jax.vmap(lambda seed: task.world(key=seed_keys(seed)[0]))(seeds)
 
 
 def batch_loss(
@@ -136,31 +139,54 @@ def start(spec: Spec, seed: int | Int[Array, ""]) -> State:
     return State(params, spec.optimiser.transformation(spec.steps).init(trained), jnp.zeros(()), jnp.zeros((), int))
 
 
-@partial(jax.jit, static_argnames=("spec", "lanes", "mesh"), donate_argnames="states")
-def _advance(
-    spec: Spec, lanes: int | None, mesh: Mesh, seeds: Int[Array, "seed"], states: State, begin: Int[Array, ""],
-    end: Int[Array, ""],
-) -> State:  # fmt: skip
-    """Take every seed from step `begin` to step `end`."""
+class Programs(NamedTuple):
+    """The two compiled programs of a training: draw the start, and go on to a later step."""
 
-    def one_seed(seed: Array, state: State, begin: Array, end: Array) -> State:
+    start: Callable[[Int[Array, "seed"]], State]
+    advance: Callable[[tuple[Int[Array, "seed"], State], Int[Array, ""], Int[Array, ""]], State]
+
+
+_programs: dict[tuple[Spec, Mesh, int], Future[Programs]] = {}  # insertion order; the oldest goes first
+_programs_lock = threading.Lock()
+MAX_PROGRAMS = 32
+
+
+def programs(spec: Spec, n_seeds: int) -> Programs:
+    """Compile a training for so many seeds, once. Another thread may do so ahead of time; the second to ask waits."""
+    mesh = device_mesh(n_seeds)
+    key = (spec, mesh, n_seeds)
+    with _programs_lock:
+        future = _programs.get(key)
+        if mine := future is None:
+            future = _programs[key] = Future()
+            while len(_programs) > MAX_PROGRAMS:
+                del _programs[next(iter(_programs))]
+    if mine:
+        try:
+            future.set_result(_compile(spec, mesh, n_seeds))
+        except BaseException as error:
+            _programs.pop(key, None)
+            future.set_exception(error)
+    return future.result()
+
+
+def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
+    def one_seed(each: tuple[Array, State], begin: Array, end: Array) -> State:
+        seed, state = each
         for_world, _, for_data = seed_keys(seed)
         world = spec.task.world(key=for_world)
         state = state._replace(loss_sum=jnp.zeros(()))
         return jax.lax.fori_loop(begin, end, lambda i, s: train_step(spec, world, for_data, i, s), state)
 
-    def one_device(seeds: Array, states: State, begin: Array, end: Array) -> State:
-        return jax.lax.map(lambda args: one_seed(args[0], args[1], begin, end), (seeds, states), batch_size=lanes)
-
-    by_seed, same = PartitionSpec("seed"), PartitionSpec()
-    return jax.shard_map(
-        one_device, mesh=mesh, in_specs=(by_seed, by_seed, same, same), out_specs=by_seed, check_vma=False
-    )(seeds, states, begin, end)
-
-
-@partial(jax.jit, static_argnames="spec")
-def _start(spec: Spec, seeds: Int[Array, "seed"]) -> State:
-    return jax.vmap(partial(start, spec))(seeds)
+    lanes = lanes_for(mesh, n_seeds)
+    ids = spread(mesh, jnp.zeros(n_seeds, int))
+    begin = jax.jit(for_each_seed(partial(start, spec), mesh, lanes)).lower(ids).compile()
+    states = jax.tree.map(
+        lambda x, where: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), begin.out_info, begin.output_shardings
+    )
+    advance = jax.jit(for_each_seed(one_seed, mesh, lanes))
+    step = jnp.zeros((), int)
+    return Programs(begin, advance.lower((ids, states), step, step).compile())
 
 
 def fit(
@@ -176,17 +202,11 @@ def fit(
     wanted = tuple(int(seed) for seed in seeds)
     if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
         raise UserError(f"seeds must be different whole numbers from 0 up, at least one, got {list(wanted)}")
-    devices = jax.devices()[: len(wanted)]
-    mesh = Mesh(np.array(devices), ("seed",))
-    # every device gets the same number of seeds; the last seed stands in for what is missing and is dropped at the end
-    padded = wanted + wanted[-1:] * (-len(wanted) % len(devices))
-    # one after another on a core (its cache holds one seed); all at once where there are thousands of lanes
-    lanes = None if devices[0].platform == "cpu" else len(padded) // len(devices)
-    by_seed = NamedSharding(mesh, PartitionSpec("seed"))
-    ids = jax.device_put(jnp.array(padded), by_seed)
-    states = jax.device_put(_start(spec, ids), by_seed)
+    program = programs(spec, len(wanted))
+    ids = spread(device_mesh(len(wanted)), jnp.array(wanted))
+    states = program.start(ids)
     watch = None if observe is None else jax.jit(jax.vmap(observe))
-    worlds = _worlds(spec, ids) if watch else None
+    worlds = _worlds(spec.task, ids) if watch else None
 
     keep = spec.snapshot_steps()
     stops = sorted({*keep, *(round(spec.steps * i / STOPS) for i in range(1, STOPS + 1))} - {0})
@@ -203,7 +223,7 @@ def fit(
     look(0)
     done = 0
     for stop in stops:
-        states = _advance(spec, lanes, mesh, ids, states, jnp.array(done), jnp.array(stop))
+        states = program.advance((ids, states), jnp.array(done), jnp.array(stop))
         losses.append(jax.device_get(states.loss_sum) / (stop - done))
         done = stop
         look(done)

@@ -64,18 +64,20 @@ def knock_outs(task: Permutation, model: Transformer, split: Split) -> dict[str,
 
 
 def forced_patterns(
-    task: Permutation, model: Transformer, split: Split, head: Array, layer: int = 0
-) -> dict[str, dict[str, Float[Array, ""]]]:
+    task: Permutation, model: Transformer, split: Split, layer: int = 0
+) -> dict[str, dict[str, Float[Array, "head"]]]:
     """Both skills when one head must attend: evenly to all it may see, or locally (y to itself, x to the y before)."""
-    n = task.n_ctx
+    n, n_heads = task.n_ctx, model.config.n_heads
     visible = jnp.tril(jnp.ones((n, n)))
     even = visible / visible.sum(axis=-1, keepdims=True)
     position = jnp.arange(n)
-    target = jnp.where((position % 2 == 1) | (position == 0), position, position - 1)
-    local = jax.nn.one_hot(target, n)
-    mask = (jnp.arange(model.config.n_heads) == head)[:, None, None]
-    site = f"blocks.{layer}.attn.hook_pattern"
-    return {
-        name: both_skills(task, model, split, (Edit(site, mask, pattern[None]),))
-        for name, pattern in (("even", even), ("local", local))
-    }
+    local = jax.nn.one_hot(jnp.where((position % 2 == 1) | (position == 0), position, position - 1), n)
+
+    def forced(head_and_pattern: tuple[Array, Array]) -> dict[str, Array]:
+        head, pattern = head_and_pattern
+        mask = (jnp.arange(n_heads) == head)[:, None, None]
+        return both_skills(task, model, split, (Edit(f"blocks.{layer}.attn.hook_pattern", mask, pattern[None]),))
+
+    heads = jnp.repeat(jnp.arange(n_heads), 2)
+    skills = jax.lax.map(forced, (heads, jnp.tile(jnp.stack([even, local]), (n_heads, 1, 1))))
+    return {name: {k: v[i::2] for k, v in skills.items()} for i, name in enumerate(("even", "local"))}

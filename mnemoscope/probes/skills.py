@@ -14,35 +14,30 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from mnemoscope.arrays import Array, Float, Int
-from mnemoscope.model import Edit, Transformer, fast
+from mnemoscope.model import Edit, Transformer
+from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
 from mnemoscope.tasks import Permutation, Split
 
-SEEDS_AT_ONCE = 16  # on an accelerator; a CPU takes them one by one
+SEEDS_AT_ONCE = 16  # on an accelerator: every sequence of a seed at once is already much work
 
 
-def over_seeds(probe: Callable[..., Any]) -> Callable[..., Any]:
-    """Run `probe(model, world)` for every seed of stacked models and worlds, compiled once, in bounded memory."""
-
-    @jax.jit
-    def run(models: Transformer, worlds: Any) -> Any:
-        at_once = None if jax.default_backend() == "cpu" else SEEDS_AT_ONCE
-        return jax.lax.map(lambda args: probe(*args), (models, worlds), batch_size=at_once)
-
-    return lambda models, worlds: jax.device_get(run(models, worlds))
+def over_seeds(probe: Callable[..., Any], models: Transformer, worlds: Any) -> Any:
+    """`probe(model, world)` for every seed of stacked models and worlds: compiled once, on all devices."""
+    n_seeds = len(jax.tree.leaves(models)[0])
+    mesh = device_mesh(n_seeds)
+    run = jax.jit(for_each_seed(lambda each: probe(*each), mesh, lanes_for(mesh, n_seeds, SEEDS_AT_ONCE)))
+    return jax.tree.map(lambda x: np.asarray(x)[:n_seeds], run(spread(mesh, (models, worlds))))
 
 
 def answers(
     task: Permutation, model: Transformer, tokens: Int[Array, "batch length"], edits: Iterable[Edit] = ()
 ) -> Float[Array, "batch step vocab"]:
-    """The model's probabilities for the answer at every x; without edits, by the fast rewrite where it applies."""
-    edits, inputs = tuple(edits), tokens[:, : task.n_ctx]
-    if not edits and fast.applies(model.config, task.d_vocab, task.n_ctx):
-        logits = fast.read_logits(model.config, model.params, inputs, task.read_positions).transpose(2, 1, 0)
-    else:
-        logits = jax.vmap(lambda row: model(row, edits))(inputs)[:, jnp.array(task.read_positions)]
-    return jax.nn.softmax(logits, axis=-1)
+    """The model's probabilities for the answer at every x."""
+    logits = jax.vmap(lambda row: model(row, edits))(tokens[:, : task.n_ctx])
+    return jax.nn.softmax(logits[:, jnp.array(task.read_positions)], axis=-1)
 
 
 def right(p: Float[Array, "batch step vocab"], tokens: Int[Array, "batch length"]) -> Float[Array, "step"]:

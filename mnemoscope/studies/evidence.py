@@ -34,13 +34,13 @@ class Evidence:
         key = (name, probe.__name__)
         if key not in self._measured:
             run = self.run(name)
-            models, worlds = jax.tree.map(lambda x: x[run.finished], (run.models(), run.worlds()))
+            models, worlds = jax.tree.map(lambda x: np.asarray(x)[run.finished], (run.models(), run.worlds()))
             task = run.spec.task
 
             def one(model: Transformer, world: Any) -> Any:
                 return probe(task, model, world)
 
-            self._measured[key] = over_seeds(one)(models, worlds)
+            self._measured[key] = over_seeds(one, models, worlds)
         return self._measured[key]
 
     def finding(self, names: tuple[str, ...], judge: Callable[["Evidence"], Outcome]) -> Finding:

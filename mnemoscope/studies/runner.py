@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import mnemoscope
-from mnemoscope.engine import hardware, obtain, versions
+from mnemoscope.engine import hardware, obtain, prepare, versions
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import Entry, Finding, Ledger, Scale, Setting, Study, Test
 from mnemoscope.studies.evidence import Evidence
@@ -84,7 +84,10 @@ def run_study(
         return run
 
     evidence = Evidence(scale, settings, get)
-    for name in _needed(open_tests, settings):
+    needed = _needed(open_tests, settings)
+    for i, name in enumerate(needed):
+        for after in needed[i + 1 : i + 2]:
+            prepare(store, settings[after].spec, range(settings[after].seeds))
         evidence.run(name)
     for test in open_tests:
         watcher.judging(test.claim.id)
