@@ -16,10 +16,11 @@
 Code is written for one sequence and one seed; `vmap` adds the axes in front.
 """
 
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
 
 Tokens = Int[Array, "pos"]
 Logits = Float[Array, "pos vocab"]
-Params = dict[str, Array]
+Params = dict[str, Array | np.ndarray]
 
-__all__ = ["Array", "Bool", "Float", "Int", "Logits", "PRNGKeyArray", "Params", "Tokens"]
+__all__ = ["Array", "Bool", "Float", "Int", "Key", "Logits", "PRNGKeyArray", "Params", "Shaped", "Tokens"]

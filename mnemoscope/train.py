@@ -23,7 +23,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from mnemoscope.arrays import Array, Float, Int, Params, PRNGKeyArray
+from mnemoscope.arrays import Array, Float, Int, Key, Params, PRNGKeyArray, Shaped
 from mnemoscope.config import UserError
 from mnemoscope.model import ModelConfig, Transformer, fast, forward, init
 from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
@@ -55,7 +55,7 @@ class Run:
     loss_steps: Int[np.ndarray, "stop"]
     losses: Float[np.ndarray, "seed stop"]  # mean training loss over the stretch that ends at each stop
     good_steps: Int[np.ndarray, "seed"]
-    observed: dict[str, Float[np.ndarray, "seed snap ..."]] = field(default_factory=dict)
+    observed: dict[str, Shaped[np.ndarray, "seed snap ..."]] = field(default_factory=dict)
 
     def outcome(self, seed: int) -> Literal["finished", "diverged"]:
         """`diverged` when the loss of any step was not a finite number."""
@@ -89,7 +89,7 @@ class Run:
         return self.seeds.index(seed)
 
 
-def seed_keys(seed: int | Int[Array, ""]) -> PRNGKeyArray:
+def seed_keys(seed: int | Int[Array, ""]) -> Key[Array, "3"]:
     """The three keys of a seed: world, weights, data."""
     return jax.random.split(jax.random.key(seed), 3)
 

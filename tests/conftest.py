@@ -14,7 +14,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # without shrinking: each example compiles anew, and minutes spent on a smaller failure are not worth it
 settings.register_profile(
-    "house", deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow],
+    "house", deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )  # fmt: skip
 settings.load_profile("house")

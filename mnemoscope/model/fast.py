@@ -51,7 +51,7 @@ def read_logits(
         return x * jnp.expand_dims(params[f"{name}.w"], other) + jnp.expand_dims(params[f"{name}.b"], other)
 
     # tables over (position, token)
-    embedded = params["pos_embed.W_pos"][:n_pos, None] + params["embed.W_E"][None]
+    embedded = jnp.asarray(params["pos_embed.W_pos"])[:n_pos, None] + params["embed.W_E"][None]
     seen = normalised("blocks.0.ln1", embedded, -1) if config.norm == "pre" else embedded
     q = jnp.einsum("rud,hde->ruhe", seen[rows], params[f"{attn}.W_Q"]) + bias(f"{attn}.b_Q", 0, 1)
     k = jnp.einsum("kvd,hde->kvhe", seen, params[f"{attn}.W_K"]) + bias(f"{attn}.b_K", 0, 1)

@@ -72,8 +72,8 @@ def forward(
 
     n_pos = tokens.shape[0]
     may_see = jnp.tril(jnp.ones((n_pos, n_pos), bool))[None]
-    x = site("hook_embed", params["embed.W_E"][tokens])
-    x = x + site("hook_pos_embed", params["pos_embed.W_pos"][:n_pos])
+    x = site("hook_embed", jnp.asarray(params["embed.W_E"])[tokens])
+    x = x + site("hook_pos_embed", jnp.asarray(params["pos_embed.W_pos"])[:n_pos])
 
     for layer in range(config.n_layers):
         at, attn, mlp = f"blocks.{layer}", f"blocks.{layer}.attn", f"blocks.{layer}.mlp"

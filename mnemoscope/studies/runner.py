@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import mnemoscope
 from mnemoscope.engine import hardware, obtain, prepare, versions
@@ -23,6 +23,7 @@ from mnemoscope.train import Run
 JUDGING = ("arrays.py", "config.py", "spec.py", "train.py", "tasks", "model", "probes", "theory", "studies")
 
 
+@runtime_checkable
 class Watcher(Protocol):
     """What a run tells whoever watches it."""
 

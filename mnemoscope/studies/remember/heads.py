@@ -123,12 +123,13 @@ def local_pattern(evidence: Evidence, able: np.ndarray) -> Outcome:
     verdict, share, interval = share_verdict((preceding >= 0.5) & (even <= 0.5))
     if verdict != "refuted" and short(evidence, TWO):  # where heads look still moves late in training
         verdict = "undecided"
-    last = {name: of_recall_head(mass).mean() for name, mass in seen.items() if name.startswith("last_x_to_")}
+    places = ("last_x_to_first_x", "last_x_to_first_output", "last_x_to_preceding_output")
+    first_x, first_y, before = (f"{of_recall_head(seen[place]).mean():.2f}" for place in places)
     sentence = (
-        f"The head that recall needs most looks mostly at the output just before in {percent((preceding >= 0.5).mean())} of seeds; "
-        f"asked again for x1, it gives {last['last_x_to_first_x']:.2f} to x1, {last['last_x_to_first_output']:.2f} to y1 and "
-        f"{last['last_x_to_preceding_output']:.2f} to the output before. Made to look evenly, recall is {percent(even.mean())}; made to look "
-        f"only at the output before, {percent(kept.mean())}. (In one layer, where outputs look cannot change any answer.)"
+        f"The head that recall needs most looks mostly at the output just before in {percent((preceding >= 0.5).mean())} of "
+        f"seeds; asked again for x1, it gives {first_x} to x1, {first_y} to y1 and {before} to the output before. Made to look "
+        f"evenly, recall is {percent(even.mean())}; made to look only at the output before, {percent(kept.mean())}. (In one "
+        "layer, where outputs look cannot change any answer.)"
     )
     by_seed = {"mass on preceding output": preceding, "recall, even pattern": even, "recall, local pattern": kept}
     return Outcome(verdict, share, interval, sentence, by_seed)

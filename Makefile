@@ -1,0 +1,35 @@
+# Everything lives in .venv; the two commands that matter are `make reproduce` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help reproduce test lint clean
+
+help:
+	@echo "make reproduce   set up, run every study at the quick scale, print the ledger"
+	@echo "make test        set up, then everything that CI runs: ruff, pyright, pytest"
+	@echo "make clean       remove the environment (the store of runs stays)"
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mnemoscope needs Python 3.11 or later, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+reproduce: $(VENV)/.installed
+	$(BIN)/mnemoscope run all --scale quick
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+test: lint
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,136 @@
+"""The command line as a user meets it: in a process of its own, by its exit code and what it prints."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ENV = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
+
+
+def mnemoscope(*args, store=None, **more):
+    env = ENV | ({"MNEMOSCOPE_STORE": str(store)} if store else {}) | more
+    command = [sys.executable, "-m", "mnemoscope.cli", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=300)
+
+
+def one_line(result, code=2):
+    """The failure is one line on the error stream, without a traceback."""
+    assert result.returncode == code, result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    return result.stderr
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A store with the exact claims judged, which train nothing."""
+    folder = tmp_path_factory.mktemp("cli") / "store"
+    result = mnemoscope("run", "remember", "--claims", "R1,R2", store=folder)
+    assert result.returncode == 0, result.stderr
+    assert "2 reproduced" in result.stdout
+    return folder
+
+
+def test_help_teaches_and_does_not_wait_for_jax():
+    result = mnemoscope("--help")
+    for word in ("list", "run", "ledger", "show", "runs", "mnemoscope show R13"):
+        assert word in result.stdout
+    code = "import sys, mnemoscope.cli; print('jax' in sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENV, check=True)
+    assert loaded.stdout.strip() == "False"
+    assert "--seeds" in mnemoscope("run", "--help").stdout
+
+
+def test_list_shows_every_claim_and_what_is_done(store):
+    out = mnemoscope("list", store=store).stdout
+    assert all(f"R{i} " in out for i in range(1, 20))
+    assert out.count("reproduced") >= 2
+
+
+def test_ledger_as_data_is_the_file(store):
+    data = json.loads(mnemoscope("ledger", "remember", "--json", store=store).stdout)
+    assert data == json.loads((store / "ledger/quick/remember.json").read_text())
+    assert [claim["id"] for claim in data["claims"]] == ["R1", "R2"]
+    assert "R1" in mnemoscope("ledger", store=store).stdout
+    assert "| R1 |" in (store / "ledger/quick/remember.md").read_text()
+
+
+def test_a_second_run_finds_everything_finished(store):
+    result = mnemoscope("run", "remember", "--claims", "R1,R2", store=store)
+    assert "everything is finished" in result.stdout
+
+
+def test_show_one_claim(store):
+    out = mnemoscope("show", "R1", "--scale", "quick", store=store).stdout
+    for word in ("criterion", "0.9575", "reproduced", "exact"):
+        assert word in out
+
+
+def test_runs_lists_filters_and_deletes(tmp_path):
+    from mnemoscope.engine import obtain
+    from mnemoscope.model import ModelConfig
+    from mnemoscope.spec import Spec
+    from mnemoscope.store import Store
+    from mnemoscope.tasks import Permutation
+
+    for d in (4, 6):
+        model = ModelConfig(d_model=d, n_heads=1, d_mlp=0)
+        obtain(Store(tmp_path), Spec(task=Permutation(n_symbols=2), model=model, steps=3, batch=2), range(2))
+    assert "2 runs" in mnemoscope("runs", store=tmp_path).stdout
+    assert "1 runs" in mnemoscope("runs", "d_model=6", store=tmp_path).stdout
+    assert "unknown key of a Spec 'd_modl'" in one_line(mnemoscope("runs", "d_modl=6", store=tmp_path))
+    assert "nothing to delete" in one_line(mnemoscope("runs", "zzz", "--delete", store=tmp_path))
+    assert "deleted 1 runs" in mnemoscope("runs", "d_model=6", "--delete", store=tmp_path).stdout
+    assert len(Store(tmp_path).rows()) == 1
+    assert len(list(tmp_path.rglob("*.safetensors"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("run", "remembr"), "unknown study 'remembr' (did you mean 'remember'?); allowed: remember"),
+        (("run", "remember", "--claims", "R99"), "unknown claim of study 'remember' 'R99'"),
+        (("run", "remember", "--seeds", "0"), "--seeds must be at least 1, got 0"),
+        (("run", "all", "--claims", "R1"), "--claims goes with one study"),
+        (("show", "R77"), "unknown claim 'R77'"),
+        (("show", "R8", "--scale", "quick"), "no verdict on R8"),
+        (("ledger", "nothing"), "unknown study 'nothing'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(args, message, tmp_path):
+    assert message in one_line(mnemoscope(*args, store=tmp_path / "s"))
+
+
+def test_words_that_the_parser_does_not_know():
+    for args in (("run", "remember", "--scale", "medium"), ("run", "remember", "--sedes", "3"), ("walk-the-dog",)):
+        result = mnemoscope(*args)
+        assert result.returncode == 2
+        assert "Traceback" not in result.stderr
+
+
+def test_a_store_that_cannot_be_used(tmp_path):
+    (tmp_path / "file").write_text("x")
+    assert "cannot use" in one_line(mnemoscope("run", "remember", "--claims", "R1", store=tmp_path / "file" / "s"))
+    if os.path.exists("/dev/full"):
+        assert "cannot use" in one_line(mnemoscope("runs", store="/dev/full"))
+
+
+def test_ctrl_c_ends_with_130_and_keeps_what_was_finished(tmp_path):
+    command = [sys.executable, "-m", "mnemoscope.cli", "run", "remember", "--claims", "R18", "--seeds", "2"]
+    env = ENV | {"MNEMOSCOPE_STORE": str(tmp_path)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.rglob("*.safetensors")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "finished runs are kept" in err
+    listed = mnemoscope("runs", store=tmp_path).stdout
+    assert "0 runs" not in listed

@@ -1,0 +1,144 @@
+"""The store: what went in comes out, finished work is not repeated, and damage is told."""
+
+import sqlite3
+
+import numpy as np
+import pytest
+
+from mnemoscope import engine
+from mnemoscope.config import UserError
+from mnemoscope.engine import obtain, select
+from mnemoscope.model import ModelConfig
+from mnemoscope.spec import Spec
+from mnemoscope.store import Store
+from mnemoscope.tasks import Permutation
+from mnemoscope.train import fit
+
+SPEC = Spec(
+    task=Permutation(n_symbols=2), model=ModelConfig(d_model=4, n_heads=1, d_mlp=0), steps=4, batch=4, snapshots=3
+)
+
+
+@pytest.fixture
+def count_fits(monkeypatch):
+    calls = []
+    monkeypatch.setattr(engine, "fit", lambda spec, seeds, *rest: calls.append(list(seeds)) or fit(spec, seeds, *rest))
+    return calls
+
+
+def test_what_goes_in_comes_out(store):
+    run = fit(SPEC, range(2, 5), lambda model, world: {"x": model.params["embed.W_E"].sum()})
+    store.save(run, 1.5, "a machine")
+    (row,) = store.rows()
+    again = store.load(row)
+    assert (again.spec, again.seeds) == (run.spec, run.seeds)
+    for part in ("snapshots", "observed"):
+        assert set(getattr(again, part)) == set(getattr(run, part))
+        for name, value in getattr(run, part).items():
+            np.testing.assert_array_equal(getattr(again, part)[name], value)
+    np.testing.assert_array_equal(again.losses, run.losses)
+    np.testing.assert_array_equal(again.good_steps, run.good_steps)
+    assert row.id == f"{SPEC.digest()}/2-4"
+
+
+def test_finished_work_is_never_repeated(store, count_fits):
+    told = []
+    first = obtain(store, SPEC, range(3), progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (3 * 4, 3 * 4)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    obtain(store, SPEC, range(3))
+    obtain(store, SPEC, [2, 0])
+    assert count_fits == [[0, 1, 2]]
+    more = obtain(store, SPEC, range(6))
+    assert count_fits == [[0, 1, 2], [3, 4, 5]]
+    np.testing.assert_array_equal(more.losses[:3], first.losses)
+    obtain(Store(store.folder), SPEC, range(6))
+    assert len(count_fits) == 2, "another process finds it too"
+    picked = obtain(store, SPEC, [4, 1])
+    assert picked.seeds == (4, 1)
+    np.testing.assert_array_equal(picked.losses, more.losses[[4, 1]])
+
+
+def test_blocks_are_cut_and_put_together_with_the_same_result(store, count_fits, monkeypatch):
+    monkeypatch.setattr(engine, "BLOCK", 2)
+    run = obtain(store, SPEC, range(5))
+    assert count_fits == [[0, 1], [2, 3], [4]]
+    whole = fit(SPEC, range(5))
+    for name, value in whole.snapshots.items():
+        np.testing.assert_allclose(run.snapshots[name], value, atol=1e-5)
+
+
+def test_select_takes_seeds_in_the_order_asked_for():
+    parts = [fit(SPEC, [0, 1]), fit(SPEC, [2])]
+    chosen = select(parts, (2, 0))
+    np.testing.assert_array_equal(chosen.losses[0], parts[1].losses[0])
+    np.testing.assert_array_equal(chosen.losses[1], parts[0].losses[0])
+
+
+@pytest.mark.parametrize("damage", [b"", b"short"])
+def test_a_damaged_file_is_told_with_the_way_out(store, damage):
+    obtain(store, SPEC, range(2))
+    (row,) = store.rows()
+    (store.folder / row.file).write_bytes(damage)
+    with pytest.raises(UserError, match=f"stored run {row.id} is damaged .*delete it with 'mnemoscope runs"):
+        obtain(store, SPEC, range(2))
+    store.delete(row)
+    assert store.rows() == []
+    assert obtain(store, SPEC, range(2)).seeds == (0, 1)
+
+
+def test_a_stored_spec_is_read_strictly(store):
+    obtain(store, SPEC, range(2))
+    with store.db:
+        store.db.execute("UPDATE runs SET spec_json = replace(spec_json, '\"batch\"', '\"bach\"')")
+    with pytest.raises(UserError, match="damaged"):
+        store.load(store.rows()[0])
+
+
+def test_an_interrupted_write_leaves_no_row_and_no_rubbish(store, monkeypatch):
+    from mnemoscope import store as module
+
+    def cut(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "save_file", cut)
+    with pytest.raises(KeyboardInterrupt):
+        store.save(fit(SPEC, [0]), 1.0, "m")
+    assert store.rows() == []
+    assert list(store.folder.rglob("*.safetensors*")) + list(store.folder.rglob("*.tmp")) == []
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(store, monkeypatch):
+    obtain(store, SPEC, [0])
+    from mnemoscope import store as module
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "save_file", full)
+    with pytest.raises(
+        UserError, match="could not write run .*No space left on device.*what was finished before is kept"
+    ):
+        obtain(store, SPEC, [0, 1])
+    assert len(store.rows()) == 1
+
+
+def test_folders_that_cannot_be_stores(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match="cannot use .* as a store .*give a writable folder with --store"):
+        Store(tmp_path / "file")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "index.sqlite3").write_text("this is not a database, and long enough to be looked at" * 20)
+    with pytest.raises(UserError, match="cannot use"):
+        Store(tmp_path / "bad")
+    Store(tmp_path / "new")
+    with sqlite3.connect(tmp_path / "new" / "index.sqlite3") as db:
+        db.execute("PRAGMA user_version=99")
+    db.close()
+    with pytest.raises(UserError, match="has format 99; this Mnemoscope reads format 1"):
+        Store(tmp_path / "new")
+
+
+def test_only_consecutive_seeds_are_stored(store):
+    with pytest.raises(UserError, match=r"consecutive seeds, got \[0, 2\]"):
+        store.save(fit(SPEC, [0, 2]), 1.0, "m")

@@ -1,0 +1,184 @@
+"""Training by other routes: a Python loop, seeds alone, one golden step, and the number of compilations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from mnemoscope import train
+from mnemoscope.config import UserError
+from mnemoscope.model import ModelConfig, Transformer, forward
+from mnemoscope.spec import Adam, Spec
+from mnemoscope.tasks import Permutation
+from mnemoscope.train import fit, programs, seed_keys, start, train_step
+
+SMALL = Spec(
+    task=Permutation(n_symbols=3, repeat=0.3), model=ModelConfig(d_model=8, n_heads=2, d_mlp=8), steps=70, batch=16,
+    snapshots=5,
+)  # fmt: skip
+
+
+def close(a, b, tolerance=2e-5):
+    for name in a:
+        np.testing.assert_allclose(a[name], b[name], atol=tolerance, err_msg=name)
+
+
+def test_the_compiled_loop_equals_a_python_loop():
+    run = fit(SMALL, [3])
+    for_world, _, for_data = seed_keys(3)
+    world, state = SMALL.task.world(key=for_world), start(SMALL, 3)
+    step = jax.jit(lambda i, s: train_step(SMALL, world, for_data, i, s))
+    losses = []
+    for i in range(SMALL.steps):
+        before = float(state.loss_sum)
+        state = step(i, state)
+        losses.append(float(state.loss_sum) - before)
+    close(run.model(3).params, state.params)
+    means = [np.mean(losses[a:b]) for a, b in zip([0, *run.loss_steps[:-1]], run.loss_steps, strict=True)]
+    np.testing.assert_allclose(run.losses[0], means, atol=1e-4)
+
+
+def test_one_step_is_adam_on_the_plain_gradient():
+    """The golden step: plain forward pass, Optax written out, no fast rewrite."""
+    spec = SMALL.model_copy(update={"steps": 1, "optimiser": Adam(lr=0.01)})
+    for_world, _, for_data = seed_keys(0)
+    world, params = spec.task.world(key=for_world), start(spec, 0).params
+    keys = jax.random.split(jax.random.fold_in(for_data, 0), spec.batch)
+    batch = jax.vmap(lambda key: spec.task.sample(world, key=key))(keys)
+
+    def loss(p):
+        logits = jax.vmap(lambda row: forward(spec.model, p, row)[0])(batch.tokens)[:, 0::2]
+        return optax.losses.softmax_cross_entropy_with_integer_labels(logits, batch.targets[:, 0::2]).mean()
+
+    value, gradient = jax.value_and_grad(loss)(params)
+    # Adam's first step has m/sqrt(v) = g/|g|: each weight moves by lr against its gradient's sign (eps apart)
+    expected = jax.tree.map(lambda p, g: p - 0.01 * g / (jnp.abs(g) + 1e-8), params, gradient)
+    run = fit(spec, [0])
+    assert run.losses[0, -1] == pytest.approx(float(value), abs=1e-6)
+    for name in expected:  # where the gradient is mere rounding its sign is too
+        clear = np.abs(gradient[name]) > 1e-6
+        np.testing.assert_allclose(
+            np.asarray(run.model(0).params[name])[clear], np.asarray(expected[name])[clear], atol=1e-5
+        )
+
+
+def test_a_seed_trains_the_same_alone_and_among_others():
+    together = fit(SMALL, [5, 1, 3])  # three seeds on two devices: one of them is padded
+    for seed in (1, 3, 5):
+        alone = fit(SMALL, [seed])
+        close(alone.model(seed).params, together.model(seed).params)
+        np.testing.assert_array_equal(alone.world(seed).held_out, together.world(seed).held_out)
+    again = fit(SMALL, [5, 1, 3])
+    for name, value in together.snapshots.items():
+        np.testing.assert_array_equal(value, again.snapshots[name], err_msg="same seeds, same machine: the same bits")
+    assert not np.allclose(together.model(1).params["embed.W_E"], together.model(3).params["embed.W_E"])
+
+
+def test_snapshots_and_observations_are_of_their_step():
+    def observe(model, split):
+        return {"norm": jnp.sqrt(sum(jnp.square(p).sum() for p in model.params.values())), "first": split.train[0, 0]}
+
+    run = fit(SMALL, [0, 1], observe)
+    assert SMALL.snapshot_steps() == (0, 1, 4, 17, 70)
+    for snap, steps in enumerate(SMALL.snapshot_steps()[1:], 1):
+        if steps < SMALL.steps:  # the schedule is constant, so a shorter training is a prefix of the longer one
+            shorter = fit(SMALL.model_copy(update={"steps": steps}), [1])
+            close(run.model(1, snap).params, shorter.model(1).params)
+    norm = np.sqrt(sum(np.square(v[1, 2]).sum() for v in run.snapshots.values()))
+    assert run.observed["norm"].shape == (2, 5)
+    assert run.observed["norm"][1, 2] == pytest.approx(norm, rel=1e-5)
+
+
+def test_one_compilation_for_every_stretch_and_every_call(monkeypatch):
+    compiled = []
+    real = train._compile
+    monkeypatch.setattr(train, "_compile", lambda *args: compiled.append(args) or real(*args))
+    spec = SMALL.model_copy(update={"steps": 71})
+    fit(spec, [0, 1])
+    fit(spec, [2, 3])
+    assert len(compiled) == 1
+    fit(spec, [0, 1, 2])
+    assert len(compiled) == 2, "another number of seeds is another shape"
+    assert programs(spec, 2) is programs(spec, 2)
+
+
+def test_frozen_parameters_stay_and_the_others_move():
+    model = ModelConfig(d_model=8, n_heads=2, d_mlp=8, frozen=("*.W_E", "blocks.0.attn.*"))
+    run = fit(SMALL.model_copy(update={"model": model}), [0])
+    for name, value in run.snapshots.items():
+        stays = name == "embed.W_E" or name.startswith("blocks.0.attn.")
+        assert np.array_equal(value[0, 0], value[0, -1]) == stays, name
+
+
+def test_a_diverged_seed_is_told_and_does_not_touch_its_neighbours():
+    wild = SMALL.model_copy(update={"optimiser": Adam(lr=1e18)})
+    run = fit(wild, [0])
+    assert run.outcome(0) == "diverged"
+    assert not run.finished.any()
+    assert fit(SMALL, [0]).outcome(0) == "finished"
+
+
+def test_training_learns_what_the_oracle_knows():
+    """Three symbols without repeats: the loss comes near ln(3!)/3, elimination's, and not below the training floor."""
+    task = Permutation(n_symbols=3)
+    spec = SMALL.model_copy(update={"task": task, "steps": 1500, "batch": 64, "optimiser": Adam(lr=1e-2)})
+    run = fit(spec, range(4))
+    last = run.losses[:, -8:].mean()
+    n_train = 6 - spec.task.n_held_out
+    assert np.log(n_train) / 3 - 0.02 < last < np.log(6) / 3 + 0.02
+
+
+@pytest.mark.parametrize("seeds", [[], [1, 1], [-1]])
+def test_seeds_that_cannot_be(seeds):
+    with pytest.raises(UserError, match="seeds must be different whole numbers from 0 up"):
+        fit(SMALL, seeds)
+
+
+def test_asking_for_a_seed_that_was_not_run():
+    with pytest.raises(UserError, match="no seed 9 in this run; allowed: 0"):
+        fit(SMALL, [0]).model(9)
+
+
+specs = st.fixed_dictionaries({
+    "n_symbols": st.integers(2, 6), "repeat": st.sampled_from([0.0, 0.25]), "d_head": st.integers(1, 4),
+    "n_heads": st.integers(1, 4), "lr": st.floats(1e-5, 1), "steps": st.integers(1, 10**6), "snapshots": st.integers(1, 30),
+})  # fmt: skip
+
+
+@settings(max_examples=50)
+@given(specs)
+def test_a_spec_survives_its_json(fields):
+    spec = Spec(
+        task=Permutation(n_symbols=fields["n_symbols"], repeat=fields["repeat"]),
+        model=ModelConfig(d_model=fields["d_head"] * fields["n_heads"], n_heads=fields["n_heads"]),
+        optimiser=Adam(lr=fields["lr"]), steps=fields["steps"], snapshots=fields["snapshots"],
+    )  # fmt: skip
+    again = Spec.model_validate_json(spec.canonical_json())
+    assert again == spec
+    assert hash(again) == hash(spec)
+    assert again.digest() == spec.digest()
+    steps = spec.snapshot_steps()
+    assert steps[-1] == spec.steps
+    assert list(steps) == sorted(set(steps))
+    assert len(steps) <= max(fields["snapshots"], 2)
+
+
+def test_unknown_keys_of_a_stored_spec_are_refused():
+    text = SMALL.canonical_json().replace('"batch":16', '"batch":16,"batchsize":3')
+    with pytest.raises(ValidationError, match="unknown key of Spec 'batchsize' .*allowed: format, task"):
+        Spec.model_validate_json(text)
+    with pytest.raises(ValidationError, match="greater than or equal to 1"):
+        Spec(task=Permutation(), steps=-5)
+
+
+def test_a_model_goes_through_vmap():
+    run = fit(SMALL, [0, 1])
+    tokens = jnp.array([1, 2, 3, 1, 2])
+    together = jax.vmap(lambda model: model(tokens))(run.models())
+    assert isinstance(run.models(), Transformer)
+    for row, seed in enumerate(run.seeds):
+        np.testing.assert_allclose(together[row], run.model(seed)(tokens), atol=1e-5)
