@@ -29,7 +29,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/pyright
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 clean:
 	rm -rf $(VENV)

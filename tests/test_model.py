@@ -178,8 +178,8 @@ def test_names_that_match_nothing_raise():
         UserError, match=r"unknown site 'blocks.0.attn.hook_patern' \(did you mean 'blocks.0.attn.hook_pattern'"
     ):
         model.run_with_cache(PROMPT, [replace("blocks.0.attn.hook_patern", jnp.zeros((2, 9, 9)))])
-    logits, cache = model.run_with_cache(PROMPT)
-    with pytest.raises(UserError, match="unknown site .*allowed: hook_embed"):
+    _, cache = model.run_with_cache(PROMPT)
+    with pytest.raises(UserError, match=r"unknown site .*allowed: hook_embed"):
         cache["patern", 0]
     np.testing.assert_array_equal(cache["pattern", 0], cache["pattern", -1])
     np.testing.assert_array_equal(cache["embed"], cache["hook_embed"])
@@ -188,7 +188,7 @@ def test_names_that_match_nothing_raise():
     with pytest.raises(UserError, match="unknown head 2; allowed: 0 to 1"):
         knock_out_head(config, 0, 2)
     for prompt in ([], [1] * 10, [6], [-1]):
-        with pytest.raises(UserError, match="a prompt is one row of 1 to 9|tokens are 0 to 5"):
+        with pytest.raises(UserError, match=r"a prompt is one row of 1 to 9|tokens are 0 to 5"):
             model.run_with_cache(prompt)
 
 

@@ -117,7 +117,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(store, monkeypatch):
 
     monkeypatch.setattr(module, "save_file", full)
     with pytest.raises(
-        UserError, match="could not write run .*No space left on device.*what was finished before is kept"
+        UserError, match=r"could not write run .*No space left on device.*what was finished before is kept"
     ):
         obtain(store, SPEC, [0, 1])
     assert len(store.rows()) == 1
@@ -125,7 +125,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(store, monkeypatch):
 
 def test_folders_that_cannot_be_stores(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(UserError, match="cannot use .* as a store .*give a writable folder with --store"):
+    with pytest.raises(UserError, match=r"cannot use .* as a store .*give a writable folder with --store"):
         Store(tmp_path / "file")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "index.sqlite3").write_text("this is not a database, and long enough to be looked at" * 20)

@@ -129,7 +129,7 @@ def test_choosing_claims_trains_only_what_they_need_and_keeps_the_rest(store):
     ledger = read_ledger(store, "planted", "quick")
     assert ledger is not None
     assert [entry.id for entry in ledger.claims] == ["P3", "P4"]
-    with pytest.raises(UserError, match="unknown claim of study 'planted' 'P9'.*allowed: P1, P2, P3, P4"):
+    with pytest.raises(UserError, match=r"unknown claim of study 'planted' 'P9'.*allowed: P1, P2, P3, P4"):
         run_study(PLANTED, "quick", store, "c", claims=("P9",), watcher=watch)
 
 
