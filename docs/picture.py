@@ -7,7 +7,7 @@ import matplotlib
 import numpy as np
 
 matplotlib.use("svg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
 SIZES = ("d16h1", "d16h2", "d32h1", "d32h2", "d64h1", "d64h2")

@@ -14,7 +14,7 @@ import numpy as np
 from mnemoscope import __version__
 from mnemoscope.spec import Spec
 from mnemoscope.store import Store
-from mnemoscope.train import Observe, Run, fit, programs
+from mnemoscope.train import Run, fit, programs
 
 BLOCK = 256  # seeds trained and stored together; what is cut off by Ctrl-C is at most one block
 
@@ -74,7 +74,6 @@ def obtain(
     store: Store,
     spec: Spec,
     seeds: Sequence[int],
-    observe: Observe | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Run:
     """The run of these seeds: what the store holds is read, what is missing is trained and stored block by block.
@@ -91,7 +90,7 @@ def obtain(
 
     for block in blocks:
         began = time.monotonic()
-        run = fit(spec, block, observe, tell)
+        run = fit(spec, block, progress=tell)
         store.save(run, time.monotonic() - began, hardware())
         behind += len(block) * spec.steps
     return select([store.load(row) for row in store.blocks(spec, seeds)[0]], tuple(seeds))
