@@ -49,7 +49,7 @@ def settings(scale: Scale) -> dict[str, Setting]:
     some = 64 if full else 8
     many = {SMALL: 256, WIDE: 256, TWO: 256} if full else {TWO: 12}
     specs = {f"plain/d{d}h1": spec(scale, d, 1, "none") for d in ((4, 8, 12, 16, 24) if full else (8, 12, 16))}
-    for d, heads in ((16, 1), (16, 2), (32, 1), (32, 2), (64, 1), *([(64, 2)] if full else [])):
+    for d, heads in ((16, 1), (32, 1), (32, 2), (64, 1), *([(16, 2), (64, 2)] if full else [])):
         specs[f"repeat/d{d}h{heads}"] = spec(scale, d, heads, "first")
     for v in (4, 6):
         specs[f"plain/v{v}"] = spec(scale, 16, 1, "none", n_symbols=v)
