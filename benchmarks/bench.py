@@ -20,7 +20,12 @@ LOSS_STEPS = 2000  # both are compared after 2,000 x 128 samples
 
 def child(kind: str, norm: bool, cores: int, seeds: int) -> dict:
     """One measurement, in a fresh process."""
-    command = [sys.executable, __file__, "--child", json.dumps({"kind": kind, "norm": norm, "cores": cores, "seeds": seeds})]
+    command = [
+        sys.executable,
+        __file__,
+        "--child",
+        json.dumps({"kind": kind, "norm": norm, "cores": cores, "seeds": seeds}),
+    ]
     result = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(HERE)})
     if result.returncode:
         sys.exit(result.stderr)
@@ -85,7 +90,11 @@ def main() -> None:
         f"{REPEATS} runs, taken in turns.", "",
         "| who | samples/s | ratio to the source's loop | spread | loss after 256,000 samples |", "|---|---|---|---|---|",
     ]  # fmt: skip
-    names = {"source": "the source's loop, one core", "one": "Mnemoscope, one core, one seed", "two": "Mnemoscope, two cores, 8 seeds"}
+    names = {
+        "source": "the source's loop, one core",
+        "one": "Mnemoscope, one core, one seed",
+        "two": "Mnemoscope, two cores, 8 seeds",
+    }
     for norm, found in rows.items():
         unit = rate(found["source"])
         for name, results in found.items():

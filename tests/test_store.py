@@ -22,7 +22,9 @@ SPEC = Spec(
 @pytest.fixture
 def count_fits(monkeypatch):
     calls = []
-    monkeypatch.setattr(engine, "fit", lambda spec, seeds, **rest: calls.append(list(seeds)) or fit(spec, seeds, **rest))
+    monkeypatch.setattr(
+        engine, "fit", lambda spec, seeds, **rest: calls.append(list(seeds)) or fit(spec, seeds, **rest)
+    )
     return calls
 
 

@@ -83,8 +83,8 @@ def print_claim(console: Console, ledger: Ledger, entry: Entry, by_seed: Mapping
         return
     columns = list(by_seed)
     length = max(len(values) for values in by_seed.values())
-    table = Table(title="by seed (those that the claim is judged on, in order)", title_justify="left")
-    for column in ("#", *columns):
+    table = Table(title="every seed that finished, in order", title_justify="left")
+    for column in ("seed" if not entry.failed_seeds else "#", *columns):
         table.add_column(escape(column), justify="right")
     for row in range(length):
         table.add_row(str(row), *(f"{by_seed[c][row]:.4g}" if row < len(by_seed[c]) else "" for c in columns))

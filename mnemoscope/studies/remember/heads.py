@@ -70,25 +70,25 @@ def division_of_work(evidence: Evidence, able: np.ndarray) -> Outcome:
     out = evidence.measure(TWO, knock_outs)
 
     def without(kind: str) -> tuple[np.ndarray, np.ndarray]:
-        return out[kind]["elimination"][able, 1:3], out[kind]["recall"][able, 1:3]  # seed, head
+        return out[kind]["elimination"][:, 1:3], out[kind]["recall"][:, 1:3]  # seed, head
 
     def divided(kind: str) -> np.ndarray:
         e, r = without(kind)
         only_e, only_r = (e <= DAMAGED) & (r >= INTACT), (r <= DAMAGED) & (e >= INTACT)
         return np.any(only_e & only_r[:, ::-1], axis=1)
 
-    verdict, share, interval = share_verdict(divided("mean"))
+    verdict, share, interval = share_verdict(divided("mean")[able])
     e, r = without("mean")
-    both_fall = ((e <= DAMAGED) & (r <= DAMAGED)).any(axis=1).mean()
-    idle = ((e >= INTACT) & (r >= INTACT)).any(axis=1).mean()
+    both_fall = np.any((e <= DAMAGED) & (r <= DAMAGED), axis=1)[able].mean()
+    idle = np.any((e >= INTACT) & (r >= INTACT), axis=1)[able].mean()
     sentence = (
         f"Of {int(able.sum())} seeds that master both skills, {percent(share)} divide them between the heads when heads are set to "
-        f"their mean ({percent(divided('zero').mean())} when set to zero). In {percent(both_fall)} of seeds losing one head "
+        f"their mean ({percent(divided('zero')[able].mean())} when set to zero). In {percent(both_fall)} of seeds losing one head "
         f"takes both skills down, and in {percent(idle)} some head is needed for neither."
     )
     by_seed = {
-        "divided": divided("mean"), "elimination without head 0": e[:, 0], "elimination without head 1": e[:, 1],
-        "recall without head 0": r[:, 0], "recall without head 1": r[:, 1],
+        "masters both": able, "divided": divided("mean"), "elimination without head 0": e[:, 0],
+        "elimination without head 1": e[:, 1], "recall without head 0": r[:, 0], "recall without head 1": r[:, 1],
     }  # fmt: skip
     return Outcome(verdict, share, interval, sentence, by_seed)
 
@@ -96,40 +96,44 @@ def division_of_work(evidence: Evidence, able: np.ndarray) -> Outcome:
 @among_masters
 def attention_and_mlp(evidence: Evidence, able: np.ndarray) -> Outcome:
     """R14."""
-    recall = evidence.measure(TWO, knock_outs)["mean"]["recall"][able]
+    recall = evidence.measure(TWO, knock_outs)["mean"]["recall"]
     names = cases(evidence.settings[TWO].spec.model)
     attention, mlp = recall[:, names.index("L0 attention")], recall[:, names.index("L0 mlp")]
-    verdict, share, interval = share_verdict((attention <= 0.5) & (mlp <= 0.5))
+    verdict, share, interval = share_verdict(((attention <= 0.5) & (mlp <= 0.5))[able])
     sentence = (
-        f"Recall falls to {percent(attention.mean())} with attention at its mean and to {percent(mlp.mean())} with the "
+        f"Recall falls to {percent(attention[able].mean())} with attention at its mean and to {percent(mlp[able].mean())} with the "
         f"feed-forward layer at its mean; both are at or below 50% in {percent(share)} of seeds."
     )
-    return Outcome(
-        verdict, share, interval, sentence, {"recall without attention": attention, "recall without mlp": mlp}
-    )
+    by_seed = {"masters both": able, "recall without attention": attention, "recall without mlp": mlp}
+    return Outcome(verdict, share, interval, sentence, by_seed)
 
 
 @among_masters
 def local_pattern(evidence: Evidence, able: np.ndarray) -> Outcome:
     """R15."""
     seen, forced = evidence.measure(TWO, _attention)["again"], evidence.measure(TWO, forced_patterns)
-    needed_most = evidence.measure(TWO, knock_outs)["mean"]["recall"][able, 1:3].argmin(axis=1)
+    needed_most = evidence.measure(TWO, knock_outs)["mean"]["recall"][:, 1:3].argmin(axis=1)
 
     def of_recall_head(values: np.ndarray) -> np.ndarray:
-        return values[able, needed_most]
+        return values[np.arange(len(able)), needed_most]
 
     preceding = of_recall_head(seen["x_to_preceding_output"])
     even, kept = (of_recall_head(forced[pattern]["recall"]) for pattern in ("even", "local"))
-    verdict, share, interval = share_verdict((preceding >= 0.5) & (even <= 0.5))
+    verdict, share, interval = share_verdict(((preceding >= 0.5) & (even <= 0.5))[able])
     if verdict != "refuted" and short(evidence, TWO):  # where heads look still moves late in training
         verdict = "undecided"
     places = ("last_x_to_first_x", "last_x_to_first_output", "last_x_to_preceding_output")
-    first_x, first_y, before = (f"{of_recall_head(seen[place]).mean():.2f}" for place in places)
+    first_x, first_y, before = (f"{of_recall_head(seen[place])[able].mean():.2f}" for place in places)
     sentence = (
-        f"The head that recall needs most looks mostly at the output just before in {percent((preceding >= 0.5).mean())} of "
+        f"The head that recall needs most looks mostly at the output just before in {percent((preceding >= 0.5)[able].mean())} of "
         f"seeds; asked again for x1, it gives {first_x} to x1, {first_y} to y1 and {before} to the output before. Made to look "
-        f"evenly, recall is {percent(even.mean())}; made to look only at the output before, {percent(kept.mean())}. (In one "
+        f"evenly, recall is {percent(even[able].mean())}; made to look only at the output before, {percent(kept[able].mean())}. (In one "
         "layer, where outputs look cannot change any answer.)"
     )
-    by_seed = {"mass on preceding output": preceding, "recall, even pattern": even, "recall, local pattern": kept}
+    by_seed = {
+        "masters both": able,
+        "mass on preceding output": preceding,
+        "recall, even pattern": even,
+        "recall, local pattern": kept,
+    }
     return Outcome(verdict, share, interval, sentence, by_seed)
