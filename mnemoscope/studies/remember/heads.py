@@ -127,7 +127,8 @@ def local_pattern(evidence: Evidence, able: np.ndarray) -> Outcome:
     sentence = (
         f"The head that recall needs most looks mostly at the output just before in {percent((preceding >= 0.5)[able].mean())} of "
         f"seeds; asked again for x1, it gives {first_x} to x1, {first_y} to y1 and {before} to the output before. Made to look "
-        f"evenly, recall is {percent(even[able].mean())}; made to look only at the output before, {percent(kept[able].mean())}. (In one "
+        f"evenly, recall is {percent(even[able].mean())}; made to look only at the output before, "
+        f"{percent(kept[able].mean())}. (In one "
         "layer, where outputs look cannot change any answer.)"
     )
     by_seed = {
