@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help reproduce test lint clean
+.PHONY: help reproduce test lint bench clean
 
 help:
 	@echo "make reproduce   set up, run every study at the quick scale, print the ledger"
 	@echo "make test        set up, then everything that CI runs: ruff, pyright, pytest"
+	@echo "make bench       against PyTorch, on this machine; writes BENCHMARKS.md (about six minutes)"
 	@echo "make clean       remove the environment (the store of runs stays)"
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -30,6 +31,10 @@ lint: $(VENV)/.installed-dev
 
 test: lint
 	$(BIN)/python -m pytest -n 2
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[interop]'
+	$(BIN)/python benchmarks/bench.py
 
 clean:
 	rm -rf $(VENV)

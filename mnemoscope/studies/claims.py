@@ -31,8 +31,8 @@ class Claim(Strict):
     criterion: str
 
 
-class Finding(Strict):
-    """What was measured for a claim. `by_seed` keeps every seed's outcome; the ledger proper leaves it out."""
+class Measured(Strict):
+    """What was measured for a claim, and the verdict on it."""
 
     verdict: Verdict
     value: float | None
@@ -40,6 +40,11 @@ class Finding(Strict):
     seeds: int
     failed_seeds: int
     sentence: str
+
+
+class Finding(Measured):
+    """What is kept of a judgement: `by_seed` has every seed's outcome; the ledger proper leaves it out."""
+
     by_seed: dict[str, tuple[float, ...]] = Field(default_factory=dict)
 
 
@@ -53,19 +58,8 @@ class Outcome(NamedTuple):
     by_seed: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
-class Entry(Strict):
-    """One line of the ledger."""
-
-    id: str
-    statement: str
-    source_figure: str
-    criterion: str
-    verdict: Verdict
-    value: float | None
-    interval: tuple[float, float] | None
-    seeds: int
-    failed_seeds: int
-    sentence: str
+class Entry(Measured, Claim):
+    """One line of the ledger: the claim and what was measured (fields come in the order claim, measured)."""
 
 
 class Ledger(Strict):
