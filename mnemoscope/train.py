@@ -107,7 +107,7 @@ def batch_loss(
     Shapes that the fast rewrite covers take it; `plain` insists on the plain forward pass.
     """
     rows = np.array(read)
-    if fast.applies(config, params["embed.W_E"].shape[0], batch.tokens.shape[1]) and not plain:
+    if fast.applies(params["embed.W_E"].shape[0], batch.tokens.shape[1]) and not plain:
         logits = fast.read_logits(config, params, batch.tokens, read)  # vocab, read, batch
         is_target = batch.targets.T[None, rows] == jnp.arange(logits.shape[0])[:, None, None]
         each = (jax.nn.logsumexp(logits, axis=0) - jnp.where(is_target, logits, 0).sum(axis=0)).T

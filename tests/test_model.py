@@ -207,30 +207,41 @@ def test_impossible_shapes_say_what_is_allowed(fields, message):
     assert message in str(error.value)
 
 
+def loss_and_gradient(config, params, example, read, still, plain, dtype):
+    """Of the same numbers in float32 or float64, as one vector: the loss, then the gradient of what is not frozen."""
+    with jax.enable_x64(dtype is np.float64):
+        params = {name: jnp.asarray(value, dtype) for name, value in params.items()}
+        batch = Example(*map(jnp.array, example[:2]), jnp.array(example[2], dtype))
+        held = {name: value for name, value in params.items() if name in still}
+        free = {name: value for name, value in params.items() if name not in still}
+        f = jax.value_and_grad(lambda p: batch_loss(config, held | p, batch, read, plain))
+        loss, gradient = jax.jit(f, compiler_options={"xla_backend_optimization_level": 0})(free)
+        assert loss.dtype == dtype
+        return np.array([float(loss)]), np.concatenate([np.asarray(g).ravel() for g in gradient.values()])
+
+
 @settings(max_examples=8)
-@given(shapes, st.integers(0, 99), st.sets(st.integers(0, N_CTX - 1), min_size=1))
-def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read):
-    """In float64 the two agree to 1e-10 relative: the rewrite is exact, not close."""
-    config = config_of(shape | {"n_layers": 1})
-    jax.config.update("jax_enable_x64", True)
-    try:
-        rng = np.random.default_rng(seed)
-        read = tuple(sorted(read))
-        tokens, targets = rng.integers(0, D_VOCAB, (2, 5, N_CTX))
-        weights = rng.uniform(0.5, 1, (5, N_CTX))
-        batch = Example(jnp.array(tokens), jnp.array(targets), jnp.array(weights))
-        params = shaken(config, seed, np.float64)
-        assert fast.applies(config, D_VOCAB, N_CTX)
-        quick, plain = (
-            jax.jit(jax.value_and_grad(lambda p, plain=plain: batch_loss(config, p, batch, read, plain)))(params)
-            for plain in (False, True)
-        )
-        assert float(quick[0]) == pytest.approx(float(plain[0]), rel=1e-10)
-        for name, gradient in plain[1].items():
-            scale = max(float(jnp.abs(gradient).max()), 1e-3)
-            np.testing.assert_allclose(quick[1][name], gradient, atol=1e-10 * scale, err_msg=name)
-    finally:
-        jax.config.update("jax_enable_x64", False)
+@given(shapes, st.integers(0, 99), st.sets(st.integers(0, N_CTX - 1), min_size=1), st.booleans())
+def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, freeze):
+    """1e-12 relative in float64 and 1e-6 in float32: the rewrite is exact, what is left is rounding.
+
+    A norm over two or three units near zero loses digits in float32 on any route; there the rewrite may be four times
+    as far from the float64 value as the plain pass is.
+    """
+    config, read = config_of(shape), tuple(sorted(read))
+    assert fast.applies(D_VOCAB, N_CTX)
+    rng = np.random.default_rng(seed)
+    example = (*rng.integers(0, D_VOCAB, (2, 5, N_CTX)), rng.uniform(0.5, 1, (5, N_CTX)).astype(np.float32))
+    still = {"embed.W_E", "blocks.0.attn.W_V"} if freeze else set()
+
+    def route(plain, dtype):
+        return loss_and_gradient(config, shaken(config, seed), example, read, still, plain, dtype)
+
+    routes = route(True, np.float64), route(False, np.float64), route(True, np.float32), route(False, np.float32)
+    for what, exact, fast64, plain32, fast32 in zip(("loss", "gradient"), *routes, strict=True):
+        size = np.linalg.norm(exact)
+        assert np.linalg.norm(fast64 - exact) <= 1e-12 * size, what
+        assert np.linalg.norm(fast32 - plain32) <= max(1e-6 * size, 4 * np.linalg.norm(plain32 - exact)), what
 
 
 @pytest.mark.parametrize("heads", [1, 2])

@@ -1,15 +1,17 @@
 r"""The same logits, faster: an exact rewrite of `forward` for training on many short sequences of few tokens.
 
-Three things make the difference, and none changes a value by more than rounding:
+Four things make the difference, and none changes a value by more than rounding:
 
 1. *Tables.* What the first layer sees at a position depends only on (position, token). Queries, keys, values and all
    scores are therefore computed once for each such pair, not once for each sample, and picked out by one-hot products.
 2. *Only what is read.* The last layer is computed at the positions that the loss reads.
-3. *Batch last.* Every large product is W[e, d] @ x[d, columns], and attention is sums over short unrolled axes,
+3. *Weights first.* With one layer and no norm, nothing but sums stands between attention and what follows, so the
+   matrices are multiplied with each other before they meet the batch.
+4. *Batch last.* Every large product is W[d, e]^T x[d, columns], and attention is sums over short unrolled axes,
    vectorised along the batch.
 
-Axes here end with the batch: `read` are the positions that the loss reads, `u` and `v` stand for tokens as queries and
-keys. `applies` says for which shapes this is used; everything else takes the plain forward pass.
+Axes here end with the batch: `row` are the positions at which a layer is computed, `u` and `v` stand for tokens as
+queries and keys. `applies` says for which shapes this is used; everything else takes the plain forward pass.
 """
 
 import functools
@@ -27,71 +29,130 @@ from mnemoscope.model.forward import NORM_EPS
 MASKED = -1e30  # a score that no softmax can see; finite, so that its gradient is 0 and not NaN
 
 
-def applies(config: ModelConfig, d_vocab: int, n_ctx: int) -> bool:
-    """Whether tables pay: one layer, and a (position, token) table smaller than a usual batch."""
-    return config.n_layers == 1 and d_vocab <= 16 and n_ctx <= 32
+def applies(d_vocab: int, n_ctx: int) -> bool:
+    """Whether tables pay: a (position, token) table smaller than a usual batch."""
+    return d_vocab <= 16 and n_ctx <= 32
 
 
 def read_logits(
     config: ModelConfig, params: Params, tokens: Int[Array, "batch pos"], read: tuple[int, ...]
 ) -> Float[Array, "vocab read batch"]:
     """`forward`'s logits at the positions `read` of every sequence."""
-    attn, mlp, rows = "blocks.0.attn", "blocks.0.mlp", np.array(read)
-    (batch, n_pos), n_read = tokens.shape, len(read)
-    d_vocab, d = params["embed.W_E"].shape
+    p = {name: jnp.asarray(value) for name, value in params.items()}
+    (batch, n_pos), (d_vocab, d) = tokens.shape, p["embed.W_E"].shape
+    every, asked, last = np.arange(n_pos), np.array(read), config.n_layers - 1
     true = tokens[0, 0] >= 0  # known only at run time; see `kept`
+    w_u = p["embed.W_E"].T if config.tied else p["unembed.W_U"]
 
-    def bias(name: str, *axes: int) -> Array | float:
-        return jnp.expand_dims(params[name], axes) if config.bias else 0.0
+    def bias(name: str) -> Array | float:
+        return p[name][:, None] if config.bias else 0.0
 
-    def normalised(name: str, x: Array, axis: int) -> Array:
+    def normalised(name: str, x: Array, axis: int = 0) -> Array:
         x = x - x.mean(axis, keepdims=True)
         x = x * jax.lax.rsqrt(jnp.square(x).mean(axis, keepdims=True) + NORM_EPS)
         other = tuple(i for i in range(x.ndim) if i != axis % x.ndim)
-        return x * jnp.expand_dims(params[f"{name}.w"], other) + jnp.expand_dims(params[f"{name}.b"], other)
+        return x * jnp.expand_dims(p[f"{name}.w"], other) + jnp.expand_dims(p[f"{name}.b"], other)
 
-    # tables over (position, token)
-    embedded = jnp.asarray(params["pos_embed.W_pos"])[:n_pos, None] + params["embed.W_E"][None]
-    seen = normalised("blocks.0.ln1", embedded, -1) if config.norm == "pre" else embedded
-    q = jnp.einsum("rud,hde->ruhe", seen[rows], params[f"{attn}.W_Q"]) + bias(f"{attn}.b_Q", 0, 1)
-    k = jnp.einsum("kvd,hde->kvhe", seen, params[f"{attn}.W_K"]) + bias(f"{attn}.b_K", 0, 1)
-    v = jnp.einsum("kvd,hde->khev", seen, params[f"{attn}.W_V"]) + bias(f"{attn}.b_V", 0, 3)
-    scores = jnp.einsum("ruhe,kvhe->rhkvu", q, k) * config.d_head**-0.5
-
-    # the batch picks its entries
-    is_token = kept(true, partial(_one_hot, d_vocab), tokens.T.astype(jnp.int8))  # pos vocab batch
-    is_read = is_token[rows]
-    heads = (config.n_heads, config.d_head)
-    scores = jnp.einsum("rxu,rub->rxb", scores.reshape(n_read, -1, d_vocab), is_read)
-    scores = scores.reshape(n_read, heads[0], n_pos, d_vocab, batch)
-    scores = sum(scores[:, :, :, token] * is_token[None, None, :, token] for token in range(d_vocab))
-    unseen = np.arange(n_pos)[None, :] > rows[:, None]
-    scores = scores + np.where(unseen, MASKED, 0.0)[:, None, :, None]
-    v = jnp.einsum("kxv,kvb->kxb", v.reshape(n_pos, d, d_vocab), is_token).reshape(n_pos, *heads, batch)
-    z = attend(true, scores, v).reshape(d, n_read * batch)
-
-    # from here on plain columns: one for each read position of each sequence
-    columns = is_read.transpose(1, 0, 2).reshape(d_vocab, n_read * batch)
-    x = jnp.einsum("vd,vn->dn", params["embed.W_E"], columns)
-    x = x + jnp.repeat(params["pos_embed.W_pos"][rows].T, batch, axis=1)
-    x = x + jnp.einsum("ed,en->dn", params[f"{attn}.W_O"].reshape(d, d), z) + bias(f"{attn}.b_O", 1)
-    if config.norm == "post":
-        x = normalised("blocks.0.ln1", x, 0)
-    if config.d_mlp:
-        seen = normalised("blocks.0.ln2", x, 0) if config.norm == "pre" else x
-        hidden = jnp.einsum("dm,dn->mn", params[f"{mlp}.W_in"], seen) + bias(f"{mlp}.b_in", 1)
-        x = x + jnp.einsum("md,mn->dn", params[f"{mlp}.W_out"], jax.nn.relu(hidden)) + bias(f"{mlp}.b_out", 1)
+    def after_attention(layer: int, x: Float[Array, "d_model column"]) -> Float[Array, "d_model column"]:
+        at, mlp = f"blocks.{layer}", f"blocks.{layer}.mlp"
         if config.norm == "post":
-            x = normalised("blocks.0.ln2", x, 0)
+            x = normalised(f"{at}.ln1", x)
+        if config.d_mlp:
+            seen = normalised(f"{at}.ln2", x) if config.norm == "pre" else x
+            hidden = jax.nn.relu(product(p[f"{mlp}.W_in"], seen) + bias(f"{mlp}.b_in"))
+            x = x + product(p[f"{mlp}.W_out"], hidden) + bias(f"{mlp}.b_out")
+            if config.norm == "post":
+                x = normalised(f"{at}.ln2", x)
+        return x
+
+    # layer 0: tables over (position, token), from which the batch picks its entries
+    rows = asked if last == 0 else every
+    embedded = p["pos_embed.W_pos"][:n_pos, None] + p["embed.W_E"][None]
+    seen = normalised("blocks.0.ln1", embedded, -1) if config.norm == "pre" else embedded
+    q, k, v = (jnp.einsum("pvd,hde->pvhe", seen, p[f"blocks.0.attn.W_{n}"]) for n in "QKV")
+    if config.bias:
+        q, k, v = (x + p[f"blocks.0.attn.b_{n}"][None, None] for n, x in zip("QKV", (q, k, v), strict=True))
+    scores = jnp.einsum("ruhe,kvhe->rhkvu", q[rows], k) * config.d_head**-0.5
+    is_token = kept(true, partial(_one_hot, d_vocab), tokens.T.astype(jnp.int8))  # pos vocab batch
+    scores = jnp.einsum("rxu,rub->rxb", scores.reshape(len(rows), -1, d_vocab), is_token[rows])
+    scores = pick(scores.reshape(len(rows), config.n_heads, n_pos, d_vocab, batch), is_token)
+    v = jnp.einsum("kxv,kvb->kxb", v.transpose(0, 2, 3, 1).reshape(n_pos, d, d_vocab), is_token)
+    z = attend(true, _causal(scores, rows), v.reshape(n_pos, config.n_heads, config.d_head, batch))
+
+    # the residual stream after it is one product: `parts` with columns that hold z, the token and the position
+    columns = jnp.concatenate([
+        z.reshape(d, -1), is_token[rows].transpose(1, 0, 2).reshape(d_vocab, -1),
+        np.repeat(np.eye(len(rows), dtype=z.dtype), batch, axis=1),
+    ])  # fmt: skip
+    b_o = p["blocks.0.attn.b_O"][None] if config.bias else 0.0
+    parts = jnp.concatenate([
+        p["blocks.0.attn.W_O"].reshape(d, d), p["embed.W_E"],
+        p["pos_embed.W_pos"][rows] + b_o,
+    ])  # fmt: skip
+    if last == 0 and config.norm == "none":
+        return _folded(config, p, w_u, parts, columns).reshape(d_vocab, len(read), batch)
+    x = after_attention(0, product(parts, columns))
+
+    for layer in range(1, config.n_layers):
+        at, rows = f"blocks.{layer}", asked if layer == last else every
+        heads = (config.n_heads, config.d_head, -1, batch)
+
+        def at_rows(x: Array, rows: np.ndarray = rows) -> Array:
+            return x.reshape(d, n_pos, batch)[:, rows].reshape(d, -1)
+
+        def split(name: str, x: Array, at: str = at, heads: tuple[int, ...] = heads) -> Array:
+            w = p[f"{at}.attn.W_{name}"].transpose(1, 0, 2).reshape(d, d)
+            b = p[f"{at}.attn.b_{name}"].reshape(d, 1) if config.bias else 0.0
+            return (product(w, x) + b).reshape(heads)
+
+        seen = normalised(f"{at}.ln1", x) if config.norm == "pre" else x
+        q = split("Q", at_rows(seen)) * config.d_head**-0.5
+        k, v = (split(name, seen).transpose(2, 0, 1, 3) for name in "KV")
+        z = attend(true, _causal(compare(true, q, k), rows), v).reshape(d, -1)
+        x = at_rows(x) + product(p[f"{at}.attn.W_O"].reshape(d, d), z) + bias(f"{at}.attn.b_O")
+        x = after_attention(layer, x)
+
     if config.norm == "pre":
-        x = normalised("ln_final", x, 0)
-    w_u = params["embed.W_E"].T if config.tied else params["unembed.W_U"]
-    logits = jnp.einsum("dv,dn->vn", w_u, x) + bias("unembed.b_U", 1)
-    return logits.reshape(d_vocab, n_read, batch)
+        x = normalised("ln_final", x)
+    return (product(w_u, x) + bias("unembed.b_U")).reshape(d_vocab, len(read), batch)
+
+
+def _folded(
+    config: ModelConfig,
+    p: dict[str, Array],
+    w_u: Array,
+    parts: Float[Array, "part d_model"],
+    columns: Float[Array, "part column"],
+) -> Float[Array, "vocab column"]:
+    """One layer without norm, from the residual stream to the logits: hidden units and logits in one product.
+
+    With x = parts^T columns:   hidden = W_in^T x,   logits = W_U^T x + (W_out W_U)^T relu(hidden).
+    Each column holds exactly one of the last `n_read` parts, its position, so these carry the biases.
+    """
+    n_read, mlp = parts.shape[0] - sum(p["embed.W_E"].shape), "blocks.0.mlp"
+    w, b = [w_u], [p["unembed.b_U"]] if config.bias else []
+    if config.d_mlp:
+        w = [p[f"{mlp}.W_in"], w_u]
+        b = [p[f"{mlp}.b_in"], p["unembed.b_U"] + p[f"{mlp}.b_out"] @ w_u] if config.bias else []
+    w = parts @ jnp.concatenate(w, axis=1)
+    w = w.at[-n_read:].add(jnp.concatenate(b)[None]) if config.bias else w
+    both = product(w, columns)
+    hidden, logits = both[: config.d_mlp], both[config.d_mlp :]
+    return logits + product(p[f"{mlp}.W_out"] @ w_u, jax.nn.relu(hidden)) if config.d_mlp else logits
+
+
+def product(w: Float[Array, "d e"], x: Float[Array, "d column"]) -> Float[Array, "e column"]:
+    """w^T x for many columns."""
+    return jnp.einsum("de,dn->en", w, x)
 
 
 def _one_hot(d_vocab: int, tokens: Int[Array, "pos batch"]) -> Float[Array, "pos vocab batch"]:
     return (tokens[:, None] == jnp.arange(d_vocab, dtype=tokens.dtype)[None, :, None]).astype(float)
+
+
+def _causal(scores: Float[Array, "row head key_pos batch"], rows: np.ndarray) -> Float[Array, "row head key_pos batch"]:
+    unseen = np.arange(scores.shape[2])[None, :] > rows[:, None]
+    return scores + np.where(unseen, MASKED, 0.0)[:, None, :, None].astype(scores.dtype)
 
 
 def kept(true: Bool[Array, ""], f: Callable[..., Array], *args: Array) -> Array:
@@ -107,17 +168,53 @@ def kept(true: Bool[Array, ""], f: Callable[..., Array], *args: Array) -> Array:
     return jax.lax.cond(true, f, lambda *_: jnp.zeros(shape.shape, shape.dtype), *args)
 
 
+# The parts of attention, each written so that it runs along the batch. With a a pattern, q and z by row, k and v by key:
+#   compare = sum_e q k,   mix = sum_key a v,   gather = sum_row a z.  Each is the derivative of the other two.
+
+
 def _sum(parts: list[Array]) -> Array:
     return sum(parts[1:], start=parts[0])
+
+
+def _compare(q: Array, k: Array) -> Array:
+    return _sum(
+        [q[:, e].transpose(1, 0, 2)[:, :, None] * k[:, :, e].transpose(1, 0, 2)[None] for e in range(k.shape[2])]
+    )
+
+
+def _mix(a: Array, v: Array) -> Array:
+    return _sum([a[:, :, k].transpose(1, 0, 2)[:, None] * v[k][:, :, None] for k in range(v.shape[0])])
+
+
+def _gather(a: Array, z: Array) -> Array:
+    return _sum([a[r].transpose(1, 0, 2)[:, :, None] * z[None, :, :, r] for r in range(a.shape[0])])
+
+
+@jax.custom_vjp
+def compare(
+    true: Bool[Array, ""],
+    q: Float[Array, "head d_head row batch"],
+    k: Float[Array, "key_pos head d_head batch"],
+) -> Float[Array, "row head key_pos batch"]:
+    """scores = q . k."""
+    return kept(true, _compare, q, k)
+
+
+def _compare_backward(saved: tuple[Array, Array, Array], d: Array) -> tuple[None, Array, Array]:
+    true, q, k = saved
+    return None, kept(true, _mix, d, k), kept(true, _gather, d, q)
+
+
+compare.defvjp(lambda *args: (compare(*args), args), _compare_backward)
 
 
 @jax.custom_vjp
 def attend(
     true: Bool[Array, ""],
-    scores: Float[Array, "read head key_pos batch"],
+    scores: Float[Array, "row head key_pos batch"],
     v: Float[Array, "key_pos head d_head batch"],
-) -> Float[Array, "head d_head read batch"]:
-    """z = softmax(scores) v, with the derivative written out so that each sum runs along the batch."""
+) -> Float[Array, "head d_head row batch"]:
+    """z = softmax(scores) v."""
     return _attend(true, scores, v)[0]
 
 
@@ -127,31 +224,31 @@ def _attend(true: Array, scores: Array, v: Array) -> tuple[Array, tuple[Array, A
         e = jnp.exp(scores - top[:, :, None])
         return e / _sum([e[:, :, k] for k in range(e.shape[2])])[:, :, None]
 
-    def mix(a: Array, v: Array) -> Array:
-        return _sum([a[:, :, k].transpose(1, 0, 2)[:, None] * v[k][:, :, None] for k in range(v.shape[0])])
-
     a = kept(true, softmax, scores)
-    return kept(true, mix, a, v), (true, a, v)
+    return kept(true, _mix, a, v), (true, a, v)
 
 
 def _attend_backward(saved: tuple[Array, Array, Array], dz: Array) -> tuple[None, Array, Array]:
-    r"""dv = sum_read a dz;   da = dz . v;   dscores = a (da - sum_key a da)."""
+    r"""dv = sum_row a dz;   da = dz . v;   dscores = a (da - sum_key a da)."""
     true, a, v = saved
-
-    def to_v(a: Array, dz: Array) -> Array:
-        return _sum([a[r].transpose(1, 0, 2)[:, :, None] * dz[None, :, :, r] for r in range(a.shape[0])])
-
-    def to_pattern(dz: Array, v: Array) -> Array:
-        parts = [
-            dz[:, e].transpose(1, 0, 2)[:, :, None] * v[:, :, e].transpose(1, 0, 2)[None] for e in range(v.shape[2])
-        ]
-        return _sum(parts)
 
     def to_scores(a: Array, da: Array) -> Array:
         return a * (da - _sum([a[:, :, k] * da[:, :, k] for k in range(a.shape[2])])[:, :, None])
 
-    da = kept(true, to_pattern, dz, v)
-    return None, kept(true, to_scores, a, da), kept(true, to_v, a, dz)
+    da = kept(true, _compare, dz, v)
+    return None, kept(true, to_scores, a, da), kept(true, _gather, a, dz)
 
 
 attend.defvjp(_attend, _attend_backward)
+
+
+@jax.custom_vjp
+def pick(
+    table: Float[Array, "row head key_pos vocab batch"], is_token: Float[Array, "key_pos vocab batch"]
+) -> Float[Array, "row head key_pos batch"]:
+    """The entry of each key's own token. Automatic derivation would pad and add a whole table for each token."""
+    return _sum([table[:, :, :, t] * is_token[None, None, :, t] for t in range(table.shape[3])])
+
+
+pick.defvjp(lambda table, is_token: (pick(table, is_token), is_token),
+            lambda is_token, d: (d[:, :, :, None] * is_token[None, None], None))  # fmt: skip
