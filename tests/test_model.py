@@ -1,5 +1,7 @@
 """The forward pass by other routes: plain NumPy, the gradient, itself under edits, and the fast rewrite."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +19,7 @@ from mnemoscope.model import (
     force_pattern,
     forward,
     init,
+    kernel,
     knock_out_head,
     knock_out_mlp,
     parameter_shapes,
@@ -242,6 +245,28 @@ def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, free
         size = np.linalg.norm(exact)
         assert np.linalg.norm(fast64 - exact) <= 1e-12 * size, what
         assert np.linalg.norm(fast32 - plain32) <= max(1e-6 * size, 4 * np.linalg.norm(plain32 - exact)), what
+
+
+@pytest.mark.parametrize("shape", [(16, 2, "none", 1), (24, 3, "post", 1), (6, 1, "pre", 2)])
+def test_the_gpu_kernel_has_the_same_loss_and_gradient(shape, monkeypatch):
+    """Interpreted, without a GPU; the sizes of the second and third have to be padded for Triton."""
+    d_model, n_heads, norm, n_layers = shape
+    config = ModelConfig(d_model=d_model, n_heads=n_heads, norm=norm, n_layers=n_layers, d_mlp=8)
+    rng, read, params = np.random.default_rng(0), (0, 3, 8), shaken(config)
+    tokens, targets = jnp.array(rng.integers(0, D_VOCAB, (2, 2 * kernel.CHUNK, N_CTX)))
+    batch = Example(tokens, targets, jnp.ones(tokens.shape))
+    monkeypatch.setattr(kernel, "applies", lambda *_: True)
+    monkeypatch.setattr(kernel, "table_attention", partial(kernel.table_attention, interpret=True))
+
+    def length(gradient):
+        return np.sqrt(sum(np.square(np.asarray(g)).sum() for g in gradient.values()))
+
+    quick, plain = (
+        jax.jit(jax.value_and_grad(lambda p, plain=plain: batch_loss(config, p, batch, read, plain)))(params)
+        for plain in (False, True)
+    )
+    assert float(quick[0]) == pytest.approx(float(plain[0]), rel=1e-6)
+    assert length({name: quick[1][name] - plain[1][name] for name in params}) < 2e-6 * length(plain[1])
 
 
 @pytest.mark.parametrize("heads", [1, 2])

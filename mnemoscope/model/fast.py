@@ -23,10 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.arrays import Array, Bool, Float, Int, Params
+from mnemoscope.model import kernel
 from mnemoscope.model.config import ModelConfig
 from mnemoscope.model.forward import NORM_EPS
-
-MASKED = -1e30  # a score that no softmax can see; finite, so that its gradient is 0 and not NaN
 
 
 def applies(d_vocab: int, n_ctx: int) -> bool:
@@ -74,10 +73,17 @@ def read_logits(
         q, k, v = (x + p[f"blocks.0.attn.b_{n}"][None, None] for n, x in zip("QKV", (q, k, v), strict=True))
     scores = jnp.einsum("ruhe,kvhe->rhkvu", q[rows], k) * config.d_head**-0.5
     is_token = kept(true, partial(_one_hot, d_vocab), tokens.T.astype(jnp.int8))  # pos vocab batch
-    scores = jnp.einsum("rxu,rub->rxb", scores.reshape(len(rows), -1, d_vocab), is_token[rows])
-    scores = pick(scores.reshape(len(rows), config.n_heads, n_pos, d_vocab, batch), is_token)
-    v = jnp.einsum("kxv,kvb->kxb", v.transpose(0, 2, 3, 1).reshape(n_pos, d, d_vocab), is_token)
-    z = attend(true, _causal(scores, rows), v.reshape(n_pos, config.n_heads, config.d_head, batch))
+    if kernel.applies(n_pos * d_vocab, batch):
+        scores = (scores + _unseen(rows, n_pos)[:, None, :, None, None]).reshape(len(rows), config.n_heads, -1, d_vocab)
+        v = v.transpose(2, 3, 0, 1).reshape(config.n_heads, config.d_head, -1)
+        is_key = is_token.reshape(-1, batch).astype(jnp.int8)
+        z = kernel.table_attention(scores, v, is_key, tokens.T[rows])
+    else:
+        scores = jnp.einsum("rxu,rub->rxb", scores.reshape(len(rows), -1, d_vocab), is_token[rows])
+        scores = pick(scores.reshape(len(rows), config.n_heads, n_pos, d_vocab, batch), is_token)
+        v = jnp.einsum("kxv,kvb->kxb", v.transpose(0, 2, 3, 1).reshape(n_pos, d, d_vocab), is_token)
+        scores = scores + _unseen(rows, n_pos)[:, None, :, None]
+        z = attend(true, scores, v.reshape(n_pos, config.n_heads, config.d_head, batch))
 
     # the residual stream after it is one product: `parts` with columns that hold z, the token and the position
     columns = jnp.concatenate([
@@ -108,7 +114,8 @@ def read_logits(
         seen = normalised(f"{at}.ln1", x) if config.norm == "pre" else x
         q = split("Q", at_rows(seen)) * config.d_head**-0.5
         k, v = (split(name, seen).transpose(2, 0, 1, 3) for name in "KV")
-        z = attend(true, _causal(compare(true, q, k), rows), v).reshape(d, -1)
+        scores = compare(true, q, k) + _unseen(rows, n_pos)[:, None, :, None]
+        z = attend(true, scores, v).reshape(d, -1)
         x = at_rows(x) + product(p[f"{at}.attn.W_O"].reshape(d, d), z) + bias(f"{at}.attn.b_O")
         x = after_attention(layer, x)
 
@@ -150,9 +157,9 @@ def _one_hot(d_vocab: int, tokens: Int[Array, "pos batch"]) -> Float[Array, "pos
     return (tokens[:, None] == jnp.arange(d_vocab, dtype=tokens.dtype)[None, :, None]).astype(float)
 
 
-def _causal(scores: Float[Array, "row head key_pos batch"], rows: np.ndarray) -> Float[Array, "row head key_pos batch"]:
-    unseen = np.arange(scores.shape[2])[None, :] > rows[:, None]
-    return scores + np.where(unseen, MASKED, 0.0)[:, None, :, None].astype(scores.dtype)
+def _unseen(rows: np.ndarray, n_pos: int) -> Float[Array, "row key_pos"]:
+    """What the causal mask adds to the scores."""
+    return jnp.where(np.arange(n_pos)[None, :] > rows[:, None], kernel.MASKED, 0.0)
 
 
 def kept(true: Bool[Array, ""], f: Callable[..., Array], *args: Array) -> Array:
