@@ -211,6 +211,55 @@ def _matches(row: Any, pattern: str) -> bool:
     return str(flat[key]) == value
 
 
+def profile(
+    study: Annotated[str, tyro.conf.Positional],
+    /,
+    setting: str = "",
+    scale: Scale = "quick",
+    seeds: int = 0,
+    trace: Path | None = None,
+) -> None:
+    """Say where the time of a training step goes: drawing the batch, loss, gradient, optimiser.
+
+    Args:
+        study: The study whose training is timed.
+        setting: One of the study's settings, such as repeat/d32h2. Nothing: its largest at this scale.
+        scale: quick or full: decides the batch size and the settings.
+        seeds: Seeds trained together. 0: one for each device, or the setting's own number on an accelerator.
+        trace: Also write a trace of 20 steps into this folder, for Perfetto or TensorBoard.
+    """
+    from mnemoscope.studies import find_study
+
+    settings = find_study(study).settings(scale)
+    if setting and setting not in settings:
+        raise UserError(unknown("setting", setting, settings))
+    if seeds < 0:
+        raise UserError(f"--seeds must be at least 1 (or 0 for the default), got {seeds}")
+
+    from mnemoscope.engine import use_all_devices
+
+    use_all_devices()
+    import jax
+
+    from mnemoscope.profile import profile as measure
+    from mnemoscope.profile import write_trace
+    from mnemoscope.report.profile import print_profile
+
+    chosen = setting or max(settings, key=lambda name: settings[name].spec.model.d_model)
+    spec = settings[chosen].spec
+    on_cpu = jax.default_backend() == "cpu"
+    number = seeds or (jax.device_count() if on_cpu else settings[chosen].seeds)
+    console = _console()
+    with console.status("compiling") as status:
+        found = measure(spec, number, tell=status.update)
+        if trace:
+            status.update("tracing 20 steps")
+            write_trace(spec, number, trace)
+    print_profile(console, f"{study}, {chosen} ({scale})", found)
+    if trace:
+        console.print(f"Written: {trace} (open it at ui.perfetto.dev or with TensorBoard)")
+
+
 def _flat(spec: dict[str, Any]) -> dict[str, Any]:
     """A Spec's keys without their sections; `kind` alone is ambiguous and stays with its section."""
     flat: dict[str, Any] = {}
@@ -248,13 +297,16 @@ def _evidence(store: Path, study: str, scale: str) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"list": list_, "run": run, "ledger": ledger, "show": show, "runs": runs}
+COMMANDS: dict[str, Callable[..., None]] = {
+    "list": list_, "run": run, "ledger": ledger, "show": show, "runs": runs, "profile": profile,
+}  # fmt: skip
 DESCRIPTION = """Grow memory in tiny transformers, look inside while it forms, and put what papers say about it to the test.
 
 Start with:  mnemoscope list            what is claimed
              mnemoscope run remember    train and judge (about four minutes on two cores)
              mnemoscope ledger          what was found
-             mnemoscope show R13        one claim, seed by seed"""
+             mnemoscope show R13        one claim, seed by seed
+             mnemoscope profile remember   where the time of a training step goes"""
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ import os
 import platform
 import threading
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -12,11 +13,14 @@ import jax
 import numpy as np
 
 from mnemoscope import __version__
+from mnemoscope.config import UserError
 from mnemoscope.spec import Spec
 from mnemoscope.store import Store
 from mnemoscope.train import Run, fit, programs
 
-BLOCK = 256  # seeds trained and stored together; what is cut off by Ctrl-C is at most one block
+# Seeds trained and stored together; what is cut off by Ctrl-C is at most one block. An accelerator needs about a
+# thousand to be busy (BENCHMARKS.md), a CPU core one.
+BLOCK, ACCELERATOR_BLOCK = 256, 1024
 
 
 def use_all_devices(cache: Path | None = None) -> None:
@@ -32,7 +36,7 @@ def use_all_devices(cache: Path | None = None) -> None:
     jax.config.update("jax_num_cpu_devices", cores)
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 def hardware() -> str:
@@ -57,10 +61,11 @@ def versions() -> dict[str, str]:
 
 
 def _missing_blocks(store: Store, spec: Spec, seeds: Sequence[int]) -> list[list[int]]:
-    """The seeds that no stored block holds, as runs of consecutive ones, none longer than BLOCK."""
+    """The seeds that no stored block holds, as runs of consecutive ones, none longer than a block."""
+    most = BLOCK if jax.default_backend() == "cpu" else ACCELERATOR_BLOCK
     missing = np.array(store.blocks(spec, seeds)[1], int)
     groups = np.split(missing, np.flatnonzero(np.diff(missing) != 1) + 1)
-    return [group[i : i + BLOCK].tolist() for group in groups for i in range(0, len(group), BLOCK)]
+    return [group[i : i + most].tolist() for group in groups for i in range(0, len(group), most)]
 
 
 def prepare(store: Store, spec: Spec, seeds: Sequence[int]) -> None:
@@ -78,7 +83,8 @@ def obtain(
 ) -> Run:
     """The run of these seeds: what the store holds is read, what is missing is trained and stored block by block.
 
-    `progress(done, total)` counts optimiser steps of all seeds that had to be trained.
+    `progress(done, total)` counts optimiser steps of all seeds that had to be trained. A block that does not fit the
+    device's memory is cut in two, and a warning says so: a seed trains the same in any block.
     """
     blocks = _missing_blocks(store, spec, seeds)
     total = sum(map(len, blocks)) * spec.steps
@@ -88,9 +94,20 @@ def obtain(
         if progress:
             progress(behind + steps * len(block), total)
 
-    for block in blocks:
-        began = time.monotonic()
-        run = fit(spec, block, progress=tell)
+    while blocks:
+        block, began = blocks.pop(0), time.monotonic()
+        try:
+            run = fit(spec, block, progress=tell)
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            if len(block) == 1:
+                raise UserError(f"one seed of this Spec does not fit the memory of {hardware()}") from error
+            half = len(block) // 2
+            message = f"{len(block)} seeds at once do not fit the device's memory; going on with {half}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+            blocks[:0] = [block[:half], block[half:]]
+            continue
         store.save(run, time.monotonic() - began, hardware())
         behind += len(block) * spec.steps
     return select([store.load(row) for row in store.blocks(spec, seeds)[0]], tuple(seeds))

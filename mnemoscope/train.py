@@ -118,10 +118,15 @@ def batch_loss(
     return (each * weights).sum() / weights.sum()
 
 
+def draw(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""]) -> Example:
+    """The batch of a step, with a leading batch axis."""
+    keys = jax.random.split(jax.random.fold_in(data_key, step), spec.batch)
+    return jax.vmap(lambda key: spec.task.sample(world, key=key))(keys)
+
+
 def train_step(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""], state: State) -> State:
     """Draw a batch, take the gradient of its loss in the parameters that are not frozen, and follow it."""
-    keys = jax.random.split(jax.random.fold_in(data_key, step), spec.batch)
-    batch = jax.vmap(lambda key: spec.task.sample(world, key=key))(keys)
+    batch = draw(spec, world, data_key, step)
     still, read = spec.model.frozen_names(), spec.task.read_positions
     frozen = {name: value for name, value in state.params.items() if name in still}
     trained = {name: value for name, value in state.params.items() if name not in still}

@@ -2,6 +2,7 @@
 
 import sqlite3
 
+import jax
 import numpy as np
 import pytest
 
@@ -68,6 +69,28 @@ def test_blocks_are_cut_and_put_together_with_the_same_result(store, count_fits,
     whole = fit(SPEC, range(5))
     for name, value in whole.snapshots.items():
         np.testing.assert_allclose(run.snapshots[name], value, atol=1e-5)
+
+
+def test_what_does_not_fit_the_memory_is_cut_with_the_same_result(store, monkeypatch):
+    tried, told, real = [], [], engine.fit
+
+    def small_device(spec, seeds, **rest):
+        tried.append(list(seeds))
+        if len(seeds) > most:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8 bytes.")
+        return real(spec, seeds, **rest)
+
+    monkeypatch.setattr(engine, "fit", small_device)
+    most = 2
+    with pytest.warns(RuntimeWarning, match=r"[53] seeds at once do not fit the device's memory; going on"):
+        run = obtain(store, SPEC, range(5), progress=lambda done, total: told.append((done, total)))
+    assert tried == [[0, 1, 2, 3, 4], [0, 1], [2, 3, 4], [2], [3, 4]]
+    assert told[-1] == (5 * SPEC.steps, 5 * SPEC.steps)
+    for name, value in fit(SPEC, range(5)).snapshots.items():
+        np.testing.assert_allclose(run.snapshots[name], value, atol=1e-5)
+    most = 0
+    with pytest.raises(UserError, match="one seed of this Spec does not fit the memory"), pytest.warns(RuntimeWarning):
+        obtain(store, SPEC, [7, 8])
 
 
 def test_select_takes_seeds_in_the_order_asked_for():

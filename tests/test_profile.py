@@ -1,0 +1,85 @@
+"""The profile: its stages add up, its last loop is the training itself, and what it cannot do is said in a line."""
+
+import io
+import json
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rich.console import Console
+from test_train import SMALL
+
+from mnemoscope import cli, profile
+from mnemoscope.config import UserError
+from mnemoscope.report.profile import print_profile
+from mnemoscope.train import draw, seed_keys, start, train_step
+
+STEP = jnp.array(5)
+
+
+def test_stages_add_up_to_the_step(monkeypatch, tmp_path):
+    monkeypatch.setattr(profile, "TARGET", 0.01)
+    told = []
+    found = profile.profile(SMALL, 3, repeats=2, tell=told.append)
+    assert tuple(found.seconds) == profile.STAGES
+    assert found.step == pytest.approx(sum(found.seconds.values()))
+    assert found.rate == pytest.approx(3 * SMALL.batch / found.step)
+    assert told[0] == "compiling: draw the batch"
+    assert told[-1] == "timing: optimiser"
+    out = io.StringIO()
+    print_profile(Console(file=out, width=100), "small", found)
+    for word in (*profile.STAGES, "samples/s", "d_model 8", "3 seeds"):
+        assert word in out.getvalue()
+    profile.write_trace(SMALL, 1, tmp_path)
+    assert list(tmp_path.rglob("*.trace.json.gz"))
+
+
+def test_every_stage_does_its_work():
+    """Each turn depends on what it claims to compute: the tokens, the loss, the gradient of every free parameter."""
+    for_world, _, for_data = seed_keys(0)
+    world, state = SMALL.task.world(key=for_world), start(SMALL, 0)
+    turn = {stage: profile._turn(stage, SMALL, world, for_data, STEP, state) for stage in profile.STAGES}
+    batch = draw(SMALL, world, for_data, STEP)
+    assert int(turn["draw the batch"].good_steps) == int(batch.tokens.sum() + batch.targets.sum())
+    whole = train_step(SMALL, world, for_data, STEP, state)
+    for name, value in whole.params.items():
+        np.testing.assert_array_equal(turn["optimiser"].params[name], value)
+    wild = state._replace(params=state.params | {"unembed.W_U": state.params["unembed.W_U"] * np.nan})
+    for stage in ("loss", "gradient"):
+        after = profile._turn(stage, SMALL, world, for_data, STEP, wild)
+        assert all(np.isnan(value).any() for value in after.params.values()), stage
+
+
+def test_a_profile_that_cannot_be(capsys):
+    with pytest.raises(UserError, match=r"unknown setting 'repeat/d32' \(did you mean 'repeat/d32h2'\?\)"):
+        cli.profile("remember", setting="repeat/d32")
+    with pytest.raises(UserError, match="--seeds must be at least 1"):
+        cli.profile("remember", seeds=-1)
+
+
+def test_a_known_spec_is_not_compiled_again_on_a_second_start(tmp_path):
+    """The persistent cache: a new process finds every program of a training that an earlier one compiled."""
+    script = f"""
+import json, jax
+from pathlib import Path
+from mnemoscope.engine import use_all_devices
+use_all_devices(Path({str(tmp_path)!r}))
+events = []
+jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
+from mnemoscope.spec import Spec
+from mnemoscope.train import programs
+programs(Spec.model_validate_json({SMALL.canonical_json()!r}), 2)
+print(json.dumps([events.count("/jax/compilation_cache/cache_" + kind) for kind in ("hits", "misses")]))
+"""
+    counts = [json.loads(run_python(script)) for _ in range(2)]
+    assert counts[0][0] == 0
+    assert counts[0][1] >= 2
+    assert counts[1] == [counts[0][1], 0]
+
+
+def run_python(script):
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()[-1]
