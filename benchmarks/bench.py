@@ -1,112 +1,146 @@
-"""`make bench`: Mnemoscope against the source's loop, in one run on one machine; writes BENCHMARKS.md.
+"""`make bench`: measure on this machine, keep the numbers in benchmarks/NAME.json, and write BENCHMARKS.md from all of them.
 
-Every measurement is a process of its own, pinned to the cores it may use, and the rivals take turns, so that a machine that
-slows down slows both. Speed is a ratio and its spread; no test depends on it.
+On a CPU the rivals take turns, each in a process of its own on the cores it may use, so that a machine that slows down
+slows both. On a GPU the same training is measured against itself: seeds, sizes, the whole budget. Speed is a ratio and
+its spread; no test depends on it.
 """
 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
+import measure
+from report import write
+
 HERE = Path(__file__).parent
 REPEATS = 3
-LOSS_STEPS = 2000  # both are compared after 2,000 x 128 samples
+RIVALS = {
+    "source": ("source", 1, 1), "one": ("ours", 1, 1), "one core, many": ("ours", 1, 8), "two cores, many": ("ours", 2, 8),
+}  # fmt: skip
 
 
-def child(kind: str, norm: bool, cores: int, seeds: int) -> dict:
+def child(function: str, cores: int | None = None, env: dict | None = None, **arguments) -> dict:
     """One measurement, in a fresh process."""
-    command = [
-        sys.executable,
-        __file__,
-        "--child",
-        json.dumps({"kind": kind, "norm": norm, "cores": cores, "seeds": seeds}),
-    ]
-    result = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(HERE)})
+    order = json.dumps({"function": function, "cores": cores, "arguments": arguments})
+    result = subprocess.run([sys.executable, __file__, "--child", order], capture_output=True, text=True,
+                            env=os.environ | (env or {}))  # fmt: skip
     if result.returncode:
-        sys.exit(result.stderr)
+        sys.exit(f"{function} {arguments} failed:\n{result.stderr}")
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def measure(kind: str, norm: bool, cores: int, seeds: int) -> dict:
-    """What the child does: train, time the steps after compilation, and report the loss on the way."""
-    os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:cores]))
-    if kind == "source":
-        from source_loop import train
+def on_a_child(order: dict) -> None:
+    """What the child does."""
+    if order["cores"]:
+        measure.pin(order["cores"])
+    if order["function"] != "source":
+        from mnemoscope.engine import use_all_devices
 
-        rate, losses = train(LOSS_STEPS, norm)
-        return {"rate": rate, "loss": statistics.mean(losses[-200:])}
-    from mnemoscope.engine import use_all_devices
+        use_all_devices()
+    arguments = {k: Path(v) if k == "store" else v for k, v in order["arguments"].items()}
+    print(json.dumps(getattr(measure, order["function"])(**arguments)))
 
-    use_all_devices()
-    from mnemoscope import Adam, ModelConfig, Permutation, Spec, fit
 
-    model = ModelConfig(d_model=32, n_heads=2, d_mlp=64, norm="post" if norm else "none")
-    steps = 4 * LOSS_STEPS
-    spec = Spec(task=Permutation(repeat=0.3), model=model, optimiser=Adam(lr=1e-3), steps=steps, batch=128, snapshots=1)
-    times: list[tuple[int, float]] = []
-    run = fit(spec, range(seeds), progress=lambda done, _: times.append((done, time.perf_counter())))
-    (first, began), (last, ended) = times[0], times[-1]
-    at = run.loss_steps <= LOSS_STEPS
-    return {"rate": seeds * (last - first) * 128 / (ended - began), "loss": float(run.losses[:, at][:, -6:].mean())}
+def tell(line: str) -> None:
+    """Progress, with the time."""
+    print(time.strftime("%H:%M:%S"), line, flush=True)
+
+
+def rivals(norm: bool) -> dict:
+    """The source's loop and ours, in turns."""
+    found: dict[str, list[dict]] = {name: [] for name in RIVALS}
+    for _ in range(REPEATS):
+        for name, (function, cores, seeds) in RIVALS.items():
+            arguments = {"norm": norm} | ({"seeds": seeds} if function == "ours" else {})
+            found[name].append(child(function, cores, **arguments))
+            tell(f"{'norm' if norm else 'no norm'}, {name}: {found[name][-1]}")
+    return found
+
+
+def start() -> dict:
+    """How long a person waits, with an empty cache and with a full one."""
+    with tempfile.TemporaryDirectory() as folder:
+        return measure.start_times(Path(folder))
+
+
+def growth_on_cpu() -> dict:
+    """Each axis in a process of its own."""
+    found: dict = {}
+    for axis in measure.GROWTH["cpu"]:
+        found |= child("growth_of", axis=axis, kind="cpu")
+        tell(f"growth: {axis}: {found[axis]}")
+    return found
+
+
+def growth_on_gpu() -> dict:
+    """All in this process: starting one takes longer than the measurement."""
+    found: dict = {}
+    for axis in measure.GROWTH["gpu"]:
+        found |= measure.growth_of(axis, "gpu", tell)
+    return found | {"memory": measure.memory()}
+
+
+def blocks() -> dict:
+    """The same seeds on a device with enough memory, and with so little that they have to be cut."""
+    import numpy as np
+
+    found, losses = {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        for share in ("0.5", "0.003"):
+            store = Path(folder, share)
+            found[share] = child("blocks", store=str(store), env={"XLA_PYTHON_CLIENT_MEM_FRACTION": share})
+            losses[share] = np.load(store / "losses.npy")
+    return found | {"apart": float(np.abs(losses["0.5"] - losses["0.003"]).max())}
+
+
+PARTS = {
+    "cpu": {
+        "loop": lambda: {"norm" if norm else "no norm": rivals(norm) for norm in (False, True)},
+        "start": start, "evaluation": lambda: child("evaluation", scale="quick"), "growth": growth_on_cpu,
+    },
+    "gpu": {
+        "agreement": measure.agreement, "budget": measure.budget,
+        "evaluation": lambda: measure.evaluation("full"), "growth": growth_on_gpu,
+        "norm": lambda: {"1024": measure.ours(True, 1024)["rate"]}, "blocks": blocks,
+    },
+}  # fmt: skip
 
 
 def main() -> None:
-    """Measure, print and write the table."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--child")
+    """Measure, keep, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--only", nargs="*", metavar="PART", help="measure only these parts again; none: write the page"
+    )
+    parser.add_argument("--out", type=Path, default=HERE, help="folder for the numbers (default: benchmarks/)")
     arguments = parser.parse_args()
     if arguments.child:
-        print(json.dumps(measure(**json.loads(arguments.child))))
+        on_a_child(json.loads(arguments.child))
         return
-    from mnemoscope.engine import hardware, versions
+    if arguments.only != []:
+        import jax
 
-    rows = {}
-    for norm in (False, True):
-        cases = {"source": ("source", 1, 1), "one": ("ours", 1, 1), "two": ("ours", 2, 8)}
-        found: dict[str, list[dict]] = {name: [] for name in cases}
-        for _ in range(REPEATS):
-            for name, (kind, cores, seeds) in cases.items():
-                found[name].append(child(kind, norm, cores, seeds))
-                print(norm, name, found[name][-1], flush=True)
-        rows[norm] = found
+        from mnemoscope.engine import hardware, versions
 
-    def rate(results: list[dict]) -> float:
-        return statistics.median(r["rate"] for r in results)
-
-    def spread(results: list[dict], unit: float) -> str:
-        return f"{min(r['rate'] for r in results) / unit:.1f} to {max(r['rate'] for r in results) / unit:.1f}"
-
-    lines = [
-        "# Benchmarks", "",
-        f"Written by `make bench` on {time.strftime('%Y-%m-%d')}: {hardware()}; "
-        + ", ".join(f"{k} {v}" for k, v in versions().items()) + ".", "",
-        "The work: the `remember` model (V=5, one layer, d=32, two heads, feed-forward 64), batch 128, Adam. The yardstick is",
-        "`benchmarks/source_loop.py`, the study's training as people write it in PyTorch, on one core. Medians of "
-        f"{REPEATS} runs, taken in turns.", "",
-        "| who | samples/s | ratio to the source's loop | spread | loss after 256,000 samples |", "|---|---|---|---|---|",
-    ]  # fmt: skip
-    names = {
-        "source": "the source's loop, one core",
-        "one": "Mnemoscope, one core, one seed",
-        "two": "Mnemoscope, two cores, 8 seeds",
-    }
-    for norm, found in rows.items():
-        unit = rate(found["source"])
-        for name, results in found.items():
-            loss = statistics.mean(r["loss"] for r in results)
-            lines.append(f"| {names[name]}, {'norm' if norm else 'no norm'} | {rate(results):,.0f} | {rate(results) / unit:.1f} | "
-                         f"{spread(results, unit)} | {loss:.3f} |")  # fmt: skip
-    for norm, found in rows.items():
-        gain = rate(found["two"]) / rate(found["one"])
-        lines += ["", f"Two cores against one, {'with' if norm else 'without'} norm: {gain:.2f} times."]
-    text = "\n".join([*lines, ""])
-    (HERE.parent / "BENCHMARKS.md").write_text(text)
-    print(text)
+        kind = "cpu" if jax.default_backend() == "cpu" else "gpu"
+        parts = PARTS[kind]
+        if unknown := set(arguments.only or ()) - set(parts):
+            parser.error(f"unknown part {', '.join(unknown)}; allowed: {', '.join(parts)}")
+        path = arguments.out / f"{kind}.json"
+        found = json.loads(path.read_text()) if arguments.only and path.is_file() else {}
+        found |= {"hardware": hardware(), "versions": versions(), "date": time.strftime("%Y-%m-%d")}
+        for part in arguments.only or parts:
+            found[part] = parts[part]()
+            tell(f"{part}: {found[part]}")
+        path.write_text(json.dumps(found, indent=1) + "\n")
+    if arguments.out == HERE:
+        write()
 
 
 if __name__ == "__main__":

@@ -29,8 +29,12 @@ from mnemoscope.model.forward import NORM_EPS
 
 
 def applies(d_vocab: int, n_ctx: int) -> bool:
-    """Whether tables pay: a (position, token) table smaller than a usual batch."""
-    return d_vocab <= 16 and n_ctx <= 32
+    """Whether tables pay: a table of at most 300 (position, token) pairs.
+
+    Measured on one core with d=32 and batch 128: 9 positions of 32 tokens take 2.0 ms against the plain pass's 2.6, 48
+    of 6 tokens 14 against 18; 9 of 64 tokens 6.4 against 2.7, 65 of 6 tokens 33 against 30.
+    """
+    return d_vocab * n_ctx <= 300
 
 
 def read_logits(

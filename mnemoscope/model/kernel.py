@@ -28,7 +28,7 @@ from mnemoscope.arrays import Array, Float, Int
 
 MASKED = -1e30  # a score that no softmax can see; finite, so that its gradient is 0 and not NaN
 CHUNK, WARPS = 64, 2  # columns in flight and warps of a program: the fastest of twelve pairs tried on one H200
-LARGEST = 256  # pairs beyond which a program's registers overflow
+LARGEST = 64  # pairs; with 128 a program's registers overflow and the plain route is faster
 
 
 def applies(n_pairs: int, batch: int) -> bool:

@@ -1,0 +1,182 @@
+"""BENCHMARKS.md and its picture, written from the numbers in cpu.json and gpu.json."""
+
+import json
+import statistics
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BATCH = 128
+NAMES = {
+    "source": "the source's loop (PyTorch), one core",
+    "one": "Mnemoscope, one core, one seed",
+    "one core, many": "Mnemoscope, one core, 8 seeds",
+    "two cores, many": "Mnemoscope, two cores, 8 seeds",
+}
+AXES = {
+    "seeds": "seeds trained together",
+    "width": "width d_model",
+    "length": "sequence length",
+    "vocabulary": "tokens in the vocabulary",
+}
+COLOURS = {"cpu": "#0072b2", "gpu": "#d55e00"}  # told apart by colour-blind readers too
+
+
+def median(results: list[dict]) -> float:
+    """The middle rate of some measurements."""
+    return statistics.median(r["rate"] for r in results)
+
+
+def saturation(points: list[list[float]], share: float = 0.9) -> tuple[int, float]:
+    """The fewest seeds that reach this share of the best rate, and the best rate in samples/s."""
+    rates = {int(n): n * BATCH / seconds for n, seconds in points}
+    best = max(rates.values())
+    return min(n for n, rate in rates.items() if rate >= share * best), best
+
+
+def about(found: dict) -> str:
+    """Hardware, versions and date in one sentence."""
+    versions = ", ".join(f"{k} {v}" for k, v in found["versions"].items())
+    return f"{found['hardware']}; {versions}; measured on {found['date']}."
+
+
+def rivals(found: dict) -> list[str]:
+    """The table against the source's loop."""
+    lines = ["| who | samples/s | ratio | spread of the ratio | loss after 256,000 samples |", "|---|---|---|---|---|"]
+    for norm, results in found["loop"].items():
+        unit = median(results["source"])
+        for name, each in results.items():
+            ratios = [r["rate"] / unit for r in each]
+            loss = statistics.mean(r["loss"] for r in each)
+            lines.append(f"| {NAMES[name]}, {norm} | {median(each):,.0f} | {median(each) / unit:.1f} | {min(ratios):.1f} to "
+                         f"{max(ratios):.1f} | {loss:.3f} |")  # fmt: skip
+    for norm, results in found["loop"].items():
+        pairs = zip(results["one core, many"], results["two cores, many"], strict=True)
+        gains = [two["rate"] / one["rate"] for one, two in pairs]
+        lines += ["", f"Two cores against one, 8 seeds, {norm}: {statistics.median(gains):.2f} times ({min(gains):.2f} to "
+                  f"{max(gains):.2f})."]  # fmt: skip
+    return lines
+
+
+def waiting(found: dict) -> list[str]:
+    """Start-up, and evaluation against training."""
+    start = found["start"]
+    return [
+        f"- `mnemoscope --help`: {start['help']:.2f} s.",
+        f"- From starting Python to the end of the first training steps: {start['first_step_cold']:.1f} s the first time, "
+        f"{start['first_step_known']:.1f} s for a Spec that was trained before (compiled programs are kept).",
+        f"- {evaluation(found, 'quick')}",
+    ]
+
+
+def evaluation(found: dict, scale: str) -> str:
+    """Training against all probes on it."""
+    probes = {name: seconds for name, seconds in found["evaluation"].items() if name != "train"}
+    parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in probes.items())
+    return (f"64 seeds of the two-head setting at `{scale}`: training {found['evaluation']['train']:.1f} s, all probes on every "
+            f"held-out sequence {sum(probes.values()):.1f} s ({parts}), compilation included.")  # fmt: skip
+
+
+def accelerator(found: dict) -> list[str]:
+    """What one GPU does."""
+    points = {int(n): seconds for n, seconds in found["growth"]["seeds"]}
+    rates = {n: n * BATCH / seconds / 1e6 for n, seconds in points.items()}
+    budget, blocks, memory = found["budget"], found["blocks"], found["growth"]["memory"]
+    largest = max(points)
+    return [
+        "| seeds | step | million samples/s |", "|---|---|---|",
+        *(f"| {n:,} | {1e6 * seconds:,.0f} µs | {rates[n]:.1f} |" for n, seconds in points.items()), "",
+        f"- With norm, 1,024 seeds: {found['norm']['1024'] / 1e6:.1f} million samples/s.",
+        f"- 1,000 seeds of the source's full budget (5 million samples each): {budget['seconds']:.0f} s, of which the first "
+        f"{budget['first_stretch']:.0f} s are compilation and the first stretch; {budget['finished']:,} seeds finished.",
+        f"- {evaluation(found, 'full')}",
+        f"- Memory: {largest:,} seeds train in one block; the most in use in this run was {memory['peak_bytes_in_use'] / 1e9:.1f} "
+        f"of {memory['bytes_limit'] / 1e9:.0f} GB.",
+        f"- 1,024 seeds with 0.3% of the memory: {'; '.join(blocks['0.003']['told']) or 'nothing had to be cut'}. Losses of the "
+        f"first 100 steps differ from those of the uncut block by at most {blocks['apart']:.1g}.",
+        "- Loss and gradient of the training's path against the plain forward pass on this device, at full float32 precision: "
+        + "; ".join(f"norm {norm}: {each['loss']:.1g} and {each['gradient']:.1g} relative"
+                    for norm, each in found["agreement"].items()) + ". Training itself takes the device's default precision for "
+        "products (TF32 on this GPU), as the plain pass does.",
+    ]  # fmt: skip
+
+
+def picture(all_found: dict[str, dict]) -> None:
+    """Time of a step against each axis, both machines, with a line of slope one."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams |= {"svg.hashsalt": "mnemoscope", "font.size": 9, "svg.fonttype": "path"}
+    figure, panels = plt.subplots(2, 2, figsize=(8.5, 6.4), layout="constrained")
+    for panel, (axis, name) in zip(panels.flat, AXES.items(), strict=True):
+        for kind, found in all_found.items():
+            x, y = zip(*found["growth"][axis], strict=True)
+            y = [1e6 * seconds for seconds in y]
+            label = {"cpu": "2 CPU cores", "gpu": "one H200"}[kind]
+            panel.loglog(x, y, "o-", color=COLOURS[kind], label=label, markersize=4)
+            panel.loglog(x, [y[-1] * n / x[-1] for n in x], ":", color=COLOURS[kind], linewidth=1)
+            if axis == "seeds":
+                n, _ = saturation(found["growth"][axis])
+                at = dict(found["growth"][axis])[n] * 1e6
+                panel.annotate(
+                    f"busy from {n}", (n, at), xytext=(4, -14), textcoords="offset points", color=COLOURS[kind]
+                )
+        panel.set_xlabel(name)
+        panel.set_ylabel("µs a step")
+        panel.grid(alpha=0.25)
+        ticks = sorted({int(n) for found in all_found.values() for n, _ in found["growth"][axis]})
+        panel.set_xticks(ticks[:: 2 if len(ticks) > 8 else 1], [str(n) for n in ticks[:: 2 if len(ticks) > 8 else 1]])
+        panel.minorticks_off()
+    panels[0, 0].legend(frameon=False)
+    figure.suptitle("Time of a step (dotted: proportional to the axis)")
+    figure.patch.set_facecolor("white")
+    figure.savefig(HERE.parent / "docs" / "growth.svg", metadata={"Date": None})
+
+
+def growth(all_found: dict[str, dict]) -> list[str]:
+    """What the picture shows, in words."""
+    lines = []
+    for found in all_found.values():
+        n, best = saturation(found["growth"]["seeds"])
+        lines.append(f"- {found['hardware']}: busy (90% of its best rate, {best / 1e6:.2f} million samples/s) from {n} seeds on; "
+                     "from there the time is proportional to the seeds.")  # fmt: skip
+        width = found["growth"]["width"]
+        (a, ta), (b, tb) = width[-2:]
+        lines.append(f"  Doubling the width from {a} to {b} takes {tb / ta:.1f} times as long (the matrices have four times the "
+                     "entries).")  # fmt: skip
+    return lines
+
+
+def write() -> None:
+    """BENCHMARKS.md from what has been measured."""
+    found = {
+        kind: json.loads((HERE / f"{kind}.json").read_text())
+        for kind in ("cpu", "gpu")
+        if (HERE / f"{kind}.json").is_file()
+    }
+    lines = [
+        "# Benchmarks", "",
+        "Written by `make bench` from `benchmarks/cpu.json` and `benchmarks/gpu.json`; on a machine with a GPU the same command",
+        "measures the second. The work: the `remember` model (V=5, one layer, d=32, two heads, feed-forward 64), batch 128, Adam,",
+        "drawn, trained and read by the code that every study uses. Rates leave compilation out; seconds include it.", "",
+    ]  # fmt: skip
+    if "cpu" in found:
+        lines += [
+            "## Against the source's loop", "", about(found["cpu"]), "",
+            "The yardstick is `benchmarks/source_loop.py`, the study's training as people write it in PyTorch. Each measurement is",
+            "a process of its own on the cores it may use; the rivals take turns. Medians of three, ratios to the yardstick's.",
+            "", *rivals(found["cpu"]), "", "## Waiting", "", *waiting(found["cpu"]), "",
+        ]  # fmt: skip
+    if "gpu" in found:
+        lines += ["## One GPU", "", about(found["gpu"]), "", *accelerator(found["gpu"]), ""]
+    picture(found)
+    lines += [
+        "## Growth", "", "![Time of a step against seeds, width, length and vocabulary](docs/growth.svg)", "",
+        *growth(found),
+        "- Length and vocabulary: loss and gradient of random sequences, read at every second position (1 seed on the CPU, 256 on",
+        "  the GPU). The fast rewrite covers up to 300 (position, token) pairs and its GPU kernel up to 64; beyond, the plain",
+        "  pass takes over, where the curves bend.", "",
+    ]  # fmt: skip
+    (HERE.parent / "BENCHMARKS.md").write_text("\n".join(lines), encoding="utf-8")
+    print("\n".join(lines))
