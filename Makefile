@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 help:
 	@echo "make reproduce   set up, run every study at the quick scale, print the ledger"
 	@echo "make test        set up, then everything that CI runs: ruff, pyright, pytest"
-	@echo "make bench       against PyTorch, on this machine; writes BENCHMARKS.md (about six minutes)"
+	@echo "make bench       against PyTorch, on this machine; writes BENCHMARKS.md (about 15 minutes)"
 	@echo "make clean       remove the environment (the store of runs stays)"
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -33,7 +33,7 @@ test: lint
 	$(BIN)/python -m pytest -n 2
 
 bench: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[interop]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/bench.py
 
 clean:

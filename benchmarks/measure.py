@@ -42,9 +42,8 @@ def ours(norm: bool, seeds: int) -> dict:
     """The same training with Mnemoscope, as every study trains."""
     from mnemoscope import fit
 
-    steps = 4 * LOSS_STEPS if seeds == 1 else LOSS_STEPS
     times: list[tuple[int, float]] = []
-    run = fit(remember(norm="post" if norm else "none", steps=steps), range(seeds),
+    run = fit(remember(norm="post" if norm else "none"), range(seeds),
               progress=lambda done, _: times.append((done, time.perf_counter())))  # fmt: skip
     (first, began), (last, ended) = times[0], times[-1]
     end = run.loss_steps <= LOSS_STEPS  # the last tenth of the compared samples, as for the source

@@ -219,21 +219,29 @@ def fit(
     observed: list[dict[str, Any]] = []
     losses: list[np.ndarray] = []
 
-    def look(step: int) -> None:
+    def look(step: int, states: State) -> None:
         if step in keep:
             snapshots.append(jax.device_get(states.params))
             if watch:
                 observed.append(jax.device_get(watch(Transformer(spec.model, states.params), worlds)))
 
-    look(0)
-    done = 0
-    for stop in stops:
-        states = program.advance((ids, states), jnp.array(done), jnp.array(stop))
-        losses.append(jax.device_get(states.loss_sum) / (stop - done))
-        done = stop
-        look(done)
+    def settle(begin: int, end: int, states: State) -> None:
+        """Read off what a stretch left behind; waits until it is done."""
+        losses.append(jax.device_get(states.loss_sum) / (end - begin))
+        look(end, states)
         if progress:
-            progress(done, spec.steps)
+            progress(end, spec.steps)
+
+    look(0, states)
+    behind: tuple[int, int, State] | None = None
+    for begin, end in zip([0, *stops], stops, strict=False):
+        states = program.advance((ids, states), jnp.array(begin), jnp.array(end))
+        # the next stretch is under way before the last one is read, so no device waits for Python or for another device
+        if behind:
+            settle(*behind)
+        behind = begin, end, states
+    if behind:
+        settle(*behind)
 
     def stacked(parts: list[Any]) -> Any:
         return jax.tree.map(lambda *x: np.stack(x, axis=1)[: len(wanted)], *parts) if parts else {}
