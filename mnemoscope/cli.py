@@ -211,6 +211,47 @@ def _matches(row: Any, pattern: str) -> bool:
     return str(flat[key]) == value
 
 
+def walk(
+    prompt: str | None = None,
+    run: str = "",
+    seed: int | None = None,
+    snapshot: int = -1,
+    format: Literal["text", "md", "html", "latex", "pdf"] = "text",
+    out: Path | None = None,
+    digits: int = 4,
+    store: StoreDir = DEFAULT_STORE,
+) -> None:
+    """Follow one prompt through a model, number by number; without --run, the two-dimensional ABC model.
+
+    Args:
+        prompt: The tokens, such as CAB; with spaces between them where a token is longer than one character.
+        run: A stored run of any study, by its id or how it starts ('mnemoscope runs' lists them).
+        seed: Which of the run's seeds. Nothing: its first.
+        snapshot: Which stored moment of the training, counted from 0; -1 is the end.
+        format: text for the terminal, md, html (one page), latex (compiles as it is), pdf (needs a TeX engine).
+        out: The file to write; without it text, md and latex are printed, and html and pdf go to walk.html and walk.pdf.
+        digits: Digits after the point.
+    """
+    if not 0 <= digits <= 12:
+        raise UserError(f"--digits must be 0 to 12, got {digits}")
+    from mnemoscope.report.walk import FORMATS, write_pdf
+    from mnemoscope.report.walk.model import chosen, title, walked
+
+    with _console(stderr=True).status("looking for the model"):
+        model = chosen(_open(store), run, seed, snapshot)
+        found = walked(model, prompt)
+    document = FORMATS["latex" if format == "pdf" else format](found, title(model, found), digits)
+    path = out or (Path(f"walk.{format}") if format in ("html", "pdf") else None)
+    if path is None:
+        print(document)
+        return
+    try:
+        write_pdf(document, path) if format == "pdf" else path.write_text(document, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {str(path)!r} ({error.strerror}); give another file with --out") from error
+    print(f"Written: {path}")
+
+
 def profile(
     study: Annotated[str, tyro.conf.Positional],
     /,
@@ -298,7 +339,8 @@ def _evidence(store: Path, study: str, scale: str) -> dict[str, Any]:
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "list": list_, "run": run, "ledger": ledger, "show": show, "runs": runs, "profile": profile,
+    "list": list_, "run": run, "ledger": ledger, "show": show, "runs": runs, "walk": walk,
+    "profile": profile,
 }  # fmt: skip
 DESCRIPTION = """Grow memory in tiny transformers, look inside while it forms, and put what papers say about it to the test.
 
@@ -306,6 +348,7 @@ Start with:  mnemoscope list            what is claimed
              mnemoscope run remember    train and judge (about four minutes on two cores)
              mnemoscope ledger          what was found
              mnemoscope show R13        one claim, seed by seed
+             mnemoscope walk            every number of a forward pass
              mnemoscope profile remember   where the time of a training step goes"""
 
 

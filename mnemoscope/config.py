@@ -8,10 +8,10 @@ unknown keys refused by name, and with one canonical JSON text from which its id
 import difflib
 import hashlib
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, model_serializer, model_validator
 
 
 class UserError(ValueError):
@@ -31,6 +31,15 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    # Fields that came later. At their default they are left out of the JSON, so that a configuration written before
+    # they existed keeps its identity.
+    later: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _leave_out_later(self, to_dict: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        defaults = {name: type(self).model_fields[name].default for name in self.later}
+        return {k: v for k, v in to_dict(self).items() if k not in defaults or getattr(self, k) != defaults[k]}
+
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown_keys(cls, data: Any) -> Any:
@@ -41,7 +50,7 @@ class Strict(BaseModel):
         return data
 
     def canonical_json(self) -> str:
-        """The same text for the same configuration on every machine: sorted keys, no spaces, all defaults."""
+        """The same text for the same configuration on every machine: sorted keys, no spaces, defaults written out."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
 
     def digest(self) -> str:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mnemoscope.config import Strict
 from mnemoscope.model import ModelConfig
-from mnemoscope.tasks import Permutation
+from mnemoscope.tasks import Cycle, Permutation
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -34,7 +34,7 @@ class Spec(Strict):
     """One training, frozen. `format` rises when the same Spec would train differently than before."""
 
     format: Literal[1] = 1
-    task: Permutation
+    task: Annotated[Permutation | Cycle, Field(discriminator="kind")]
     model: ModelConfig = ModelConfig()
     optimiser: Adam = Adam()
     steps: Positive = 2000

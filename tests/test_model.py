@@ -37,7 +37,7 @@ PROMPT = [2, 4, 5, 3, 4, 5, 3, 2, 2]
 shapes = st.fixed_dictionaries({
     "n_heads": st.integers(1, 3), "d_head": st.integers(1, 5), "n_layers": st.integers(1, 2),
     "d_mlp": st.sampled_from([0, 7]), "norm": st.sampled_from(["none", "pre", "post"]), "bias": st.booleans(),
-    "tied": st.booleans(),
+    "tied": st.booleans(), "unembed_bias": st.booleans(),
 })  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def numpy_forward(c, p, tokens):
     if c.norm == "pre":
         x = norm("ln_final", x)
     w_u = p["embed.W_E"].T if c.tied else p["unembed.W_U"]
-    return x @ w_u + (p["unembed.b_U"] if c.bias else zero)
+    return x @ w_u + (p["unembed.b_U"] if c.bias and c.unembed_bias else zero)
 
 
 @given(shapes, st.lists(st.integers(0, D_VOCAB - 1), min_size=1, max_size=N_CTX), st.integers(0, 99))

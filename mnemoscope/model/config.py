@@ -20,7 +20,10 @@ class ModelConfig(Strict):
     `norm` is none, pre (before attention and feed-forward, and once before the read-out) or post (after each
     residual addition). `d_mlp=0` leaves the feed-forward layer out. `tied` reads out with the embedding. `frozen`
     lists parameter names or patterns (`blocks.0.attn.W_V`, `*.W_E`) that training leaves as they were drawn.
+    `unembed_bias=False` leaves out the bias of the read-out alone.
     """
+
+    later = frozenset({"unembed_bias"})
 
     d_model: Size = 32
     n_heads: Size = 2
@@ -30,6 +33,7 @@ class ModelConfig(Strict):
     bias: bool = True
     tied: bool = False
     frozen: tuple[str, ...] = ()
+    unembed_bias: bool = True
 
     @property
     def d_head(self) -> int:
@@ -78,7 +82,7 @@ def parameter_shapes(config: ModelConfig, d_vocab: int, n_ctx: int) -> dict[str,
         shapes |= {"ln_final.w": (d,), "ln_final.b": (d,)}
     if not config.tied:
         shapes["unembed.W_U"] = (d, d_vocab)
-    if config.bias:
+    if config.bias and config.unembed_bias:
         shapes["unembed.b_U"] = (d_vocab,)
     return shapes
 

@@ -48,7 +48,7 @@ def read_logits(
     w_u = p["embed.W_E"].T if config.tied else p["unembed.W_U"]
 
     def bias(name: str) -> Array | float:
-        return p[name][:, None] if config.bias else 0.0
+        return p[name][:, None] if name in p else 0.0
 
     def normalised(name: str, x: Array, axis: int = 0) -> Array:
         x = x - x.mean(axis, keepdims=True)
@@ -141,10 +141,11 @@ def _folded(
     Each column holds exactly one of the last `n_read` parts, its position, so these carry the biases.
     """
     n_read, mlp = parts.shape[0] - sum(p["embed.W_E"].shape), "blocks.0.mlp"
-    w, b = [w_u], [p["unembed.b_U"]] if config.bias else []
+    b_u = p.get("unembed.b_U", jnp.zeros(w_u.shape[1], w_u.dtype))
+    w, b = [w_u], [b_u]
     if config.d_mlp:
         w = [p[f"{mlp}.W_in"], w_u]
-        b = [p[f"{mlp}.b_in"], p["unembed.b_U"] + p[f"{mlp}.b_out"] @ w_u] if config.bias else []
+        b = [p[f"{mlp}.b_in"], b_u + p[f"{mlp}.b_out"] @ w_u] if config.bias else b
     w = parts @ jnp.concatenate(w, axis=1)
     w = w.at[-n_read:].add(jnp.concatenate(b)[None]) if config.bias else w
     both = product(w, columns)

@@ -63,7 +63,7 @@ def forward(
         return x
 
     def bias(name: str, rank: int) -> Array | float:
-        return jnp.expand_dims(params[name], tuple(range(rank - params[name].ndim))) if config.bias else 0.0
+        return jnp.expand_dims(params[name], tuple(range(rank - params[name].ndim))) if name in params else 0.0
 
     def normalised(name: str, x: Float[Array, "pos d_model"]) -> Float[Array, "pos d_model"]:
         centred = x - x.mean(axis=-1, keepdims=True)

@@ -3,8 +3,9 @@
 from mnemoscope.config import UserError, unknown
 from mnemoscope.studies.claims import Study
 from mnemoscope.studies.remember import STUDY as REMEMBER
+from mnemoscope.studies.walk import STUDY as WALK
 
-STUDIES: dict[str, Study] = {study.name: study for study in (REMEMBER,)}
+STUDIES: dict[str, Study] = {study.name: study for study in (REMEMBER, WALK)}
 
 
 def find_study(name: str) -> Study:

@@ -40,6 +40,11 @@ class Task(Strict):
     def read_positions(self) -> tuple[int, ...]:
         """Positions whose loss weight can be other than zero."""
 
+    @property
+    def token_names(self) -> tuple[str, ...]:
+        """Each token as a person writes it."""
+        return tuple(map(str, range(self.d_vocab)))
+
     @abstractmethod
     def world(self, *, key: PRNGKeyArray) -> World:
         """Draw what stays fixed for a whole run."""

@@ -164,8 +164,8 @@ def storing_or_ruling(evidence: Evidence) -> Outcome:
     skill = {v: evidence.measure(name, elimination_rate) for v, name in names.items()}
     stored = {}
     for v, name in names.items():
-        run, rule = evidence.run(name), eliminator_loss(v)
-        by_heart = run.spec.task.loss_floor(len(permutations(v)) - run.spec.task.n_held_out)
+        run, rule, task = evidence.run(name), eliminator_loss(v), Permutation(n_symbols=v)
+        by_heart = task.loss_floor(len(permutations(v)) - task.n_held_out)
         stored[v] = (rule - run.losses[run.finished, -1].mean()) / (rule - by_heart)
     value, interval = mean_interval(skill[4])
     rest = min(skill[5].mean(), skill[6].mean())

@@ -1,0 +1,44 @@
+"""A line's numbers as cells of text: rounded to a set number of digits, and folded where there are too many.
+
+A folded table shows the first rows and columns, the last one, and "..." between; its shape is always written beside it.
+"""
+
+import numpy as np
+
+from mnemoscope.probes.walk import Line
+
+MOST = 12  # rows or columns shown whole; of more, the first HEAD and the last
+HEAD = 5
+GAP = "..."
+
+
+def number(value: float, digits: int) -> str:
+    """A number rounded to so many digits after the point; -inf is what the mask hides."""
+    if np.isneginf(value):
+        return "-inf"
+    shown = f"{value:.{digits}f}"
+    return shown.lstrip("-") if float(shown) == 0 else shown  # no minus zero
+
+
+def shown(n: int) -> list[int | None]:
+    """Which of n rows or columns are shown; None stands for the gap."""
+    return list(range(n)) if n <= MOST else [*range(HEAD), None, n - 1]
+
+
+def cells(line: Line, digits: int) -> list[list[str]]:
+    """Rows of cells, each led by its label."""
+    columns = shown(line.values.shape[1])
+    table = []
+    for i in shown(line.values.shape[0]):
+        if i is None:
+            table.append([GAP, *[GAP for _ in columns]])
+        else:
+            table.append([line.rows[i], *[GAP if j is None else number(line.values[i, j], digits) for j in columns]])
+    return table
+
+
+def heading(line: Line) -> str:
+    """`X = E + P (3 x 2)`."""
+    rows, columns = line.values.shape
+    equation = f"{line.name} = {line.formula}" if line.formula else line.name
+    return f"{equation} ({rows} x {columns})"

@@ -1,0 +1,138 @@
+"""The walk as one HTML page: no script, no network, light and dark, and good on paper."""
+
+import re
+from collections.abc import Iterator
+from html import escape
+from itertools import pairwise
+
+from mnemoscope.probes.walk import Line, Walk
+from mnemoscope.report.walk.cells import cells, number
+from mnemoscope.report.walk.plane import Plane, plane
+
+# told apart by colour-blind readers too (Okabe and Ito's palette)
+TOKENS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")
+SIDE = 460  # pixels of the drawing
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c1e21; --quiet: #5c6370; --paper: #ffffff; --line: #d8dce2; --band: #f4f6f8; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e8eb; --quiet: #9aa3af; --paper: #16181c; --line: #363b43; --band: #1e2127; }
+}
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto; max-width: 60rem;
+  padding: 0 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-top: 1px solid var(--line); padding-top: 1rem; }
+.lines { display: flex; flex-wrap: wrap; gap: 1rem 2rem; align-items: flex-start; }
+.line { max-width: 100%; overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .85rem; }
+caption { text-align: left; white-space: nowrap; padding-bottom: .2rem; font-family: Georgia, serif; font-style: italic; }
+caption span { font: .75rem system-ui, sans-serif; color: var(--quiet); margin-left: .5rem; }
+td { padding: .1rem .45rem; text-align: right; } th { padding: .1rem .6rem .1rem 0; text-align: left; font-weight: 500;
+  color: var(--quiet); }
+.line table tbody { border-left: 1px solid var(--ink); border-right: 1px solid var(--ink); }
+.given table tbody { border-color: var(--line); }
+.said { background: var(--band); border-left: 3px solid #0072b2; padding: .5rem .8rem; margin: .9rem 0 0; }
+.who { margin-right: 2rem; } .who .sum td, .who .sum th { border-top: 1px solid var(--ink); font-weight: 600; color: var(--ink); }
+.key { font-size: .85rem; color: var(--quiet); } svg { max-width: 100%; height: auto; } svg text { fill: var(--ink); }
+@media print { body { margin: 0; max-width: none; font-size: 11pt; } section { break-inside: avoid; } }
+"""
+
+
+def equation(text: str) -> str:
+    """A formula as a person writes it: products side by side, subscripts below."""
+    shown = escape(text).replace(" @ ", " ").replace(" * ", " ⊙ ").replace("^T", "<sup>T</sup>")
+    shown = re.sub(r"sqrt\((\d+)\)", r"√\1", shown)
+    return re.sub(r"([A-Za-z]\d?)_(\w+)", lambda m: f"{m[1]}<sub>{m[2].replace('_', ',')}</sub>", shown)
+
+
+def _table(line: Line, digits: int) -> str:
+    rows, columns = line.values.shape
+    name = f"{equation(line.name)} = {equation(line.formula)}" if line.formula else equation(line.name)
+    shape = f"{rows} by {columns}" + ("" if line.formula else ", learned")
+    body = "".join(
+        f"<tr><th>{escape(label)}</th>{''.join(f'<td>{escape(x)}</td>' for x in numbers)}</tr>"
+        for label, *numbers in cells(line, digits)
+    )
+    kind = "line" if line.formula else "line given"
+    return (
+        f'<div class="{kind}"><table><caption>{name}<span>{shape}</span></caption><tbody>{body}</tbody></table></div>'
+    )
+
+
+def _contributions(walk: Walk, digits: int) -> Iterator[str]:
+    head = "".join(f"<th>{escape(name)}</th>" for name in walk.token_names)
+    for i, token in enumerate(walk.prompt):
+        parts = {name: part[i] for name, part in walk.components.items()}
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th>{''.join(f'<td>{number(x, digits)}</td>' for x in values)}</tr>"
+            for name, values in parts.items()
+        )
+        total = "".join(f"<td>{number(x, digits)}</td>" for x in walk.logits[i])
+        yield (
+            f'<table class="who"><caption>after {i} {escape(token)}</caption><thead><tr><th></th>{head}</tr></thead>'
+            f'<tbody>{rows}<tr class="sum"><th>sum, the logits</th>{total}</tr></tbody></table>'
+        )
+
+
+def drawing(plane: Plane) -> str:
+    """The plane as SVG: regions in which each token wins, read-out directions dashed, paths as arrows."""
+    width = plane.high[0] - plane.low[0]
+
+    def at(point: tuple[float, float]) -> tuple[float, float]:
+        return SIDE * (point[0] - plane.low[0]) / width, SIDE * (plane.high[1] - point[1]) / width
+
+    def xy(point: tuple[float, float]) -> str:
+        return "{:.1f},{:.1f}".format(*at(point))
+
+    parts = [f'<svg viewBox="0 0 {SIDE} {SIDE}" width="{SIDE}" height="{SIDE}" role="img" aria-label="Regions and paths">',
+             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+             '<path d="M0,0 L8,4 L0,8 z" fill="context-stroke"/></marker></defs>']  # fmt: skip
+    for i, (name, polygon) in enumerate(plane.regions.items()):
+        colour = TOKENS[i % len(TOKENS)]
+        if len(polygon):
+            corners = " ".join(xy((float(x), float(y))) for x, y in polygon)
+            parts.append(
+                f'<polygon points="{corners}" fill="{colour}" fill-opacity=".16" stroke="{colour}" stroke-opacity=".5"/>'
+            )
+            x, y = at((float(polygon[:, 0].mean()), float(polygon[:, 1].mean())))
+            parts.append(
+                f'<text x="{x:.1f}" y="{y:.1f}" font-size="26" opacity=".35" text-anchor="middle">{escape(name)}</text>'
+            )
+        x, y = at(plane.directions[name])
+        parts.append(f'<line x1="{SIDE / 2}" y1="{SIDE / 2}" x2="{x:.1f}" y2="{y:.1f}" stroke="{colour}" stroke-width="2" '
+                     'stroke-dasharray="5 4"/>')  # fmt: skip
+    dashes = ("", "6 3", "2 3", "8 3 2 3")
+    for place, path in plane.paths.items():
+        points = [(float(x), float(y)) for x, y in path]
+        for j, (a, b) in enumerate(pairwise(points)):
+            (x1, y1), (x2, y2) = at(a), at(b)
+            dash = f' stroke-dasharray="{dashes[j % 4]}"' if j % 4 else ""
+            parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="currentColor" stroke-width="1.6"'
+                         f'{dash} marker-end="url(#tip)"/>')  # fmt: skip
+        (x, y), (u, v) = at(points[0]), at(points[-1])
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="currentColor"/>')
+        parts.append(f'<text x="{u + 6:.1f}" y="{v - 6:.1f}" font-size="13" font-weight="600">{escape(place)}</text>')
+    return "".join([*parts, "</svg>"])
+
+
+def page(walk: Walk, title: str, digits: int) -> str:
+    """The whole walk."""
+    drawn = plane(walk)
+    parts = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><h1>{escape(title)}</h1>",
+    ]
+    if drawn:
+        kinds = ("solid", "dashed", "dotted", "dash-dotted")
+        arrows = ", ".join(f"{stage} ({kinds[j % 4]})" for j, stage in enumerate(drawn.stages))
+        parts.append(f'<section><h2>The way through the plane</h2>{drawing(drawn)}<p class="key">Coloured: where each token would '
+                     "be read out; dashed from the centre: its read-out direction. A dot is a token's embedding; the arrows from "
+                     f"it are, in order: {escape(arrows)}.</p></section>")  # fmt: skip
+    for i, step in enumerate(walk.steps, 1):
+        lines = "".join(_table(line, digits) for line in step.lines)
+        parts.append(f'<section><h2>{i}. {escape(step.title)}</h2><div class="lines">{lines}</div>'
+                     f'<p class="said">{escape(step.sentence)}</p></section>')  # fmt: skip
+    parts.append(
+        f'<section><h2>Who made the logits</h2><div class="lines">{"".join(_contributions(walk, digits))}</div></section>'
+    )
+    return "\n".join([*parts, "</body></html>", ""])

@@ -1,0 +1,67 @@
+r"""A pattern that repeats: A B C A B C ...  The next token is certain once one token has been seen.
+
+A sequence starts anywhere in the cycle of n symbols, so there are n sequences of each length, and
+
+    p(next | tokens) = 1   for the successor of the last token.
+
+Three facts (A -> B, B -> C, C -> A) are all there is to know, each about the last token; the rest of the prompt adds
+nothing. The loss floor is 0.
+"""
+
+import string
+from typing import Annotated, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pydantic import Field
+
+from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray, Tokens
+from mnemoscope.tasks.base import Example, Task
+
+
+class Cycle(Task):
+    """The task. `length` is the context: how many tokens the model sees at most."""
+
+    kind: Literal["cycle"] = "cycle"
+    n_symbols: Annotated[int, Field(ge=2, le=26)] = 3
+    length: Annotated[int, Field(ge=1, le=64)] = 3
+
+    @property
+    def d_vocab(self) -> int:
+        return self.n_symbols
+
+    @property
+    def n_ctx(self) -> int:
+        return self.length
+
+    @property
+    def read_positions(self) -> tuple[int, ...]:
+        """Every position is asked for its successor."""
+        return tuple(range(self.length))
+
+    @property
+    def token_names(self) -> tuple[str, ...]:
+        return tuple(string.ascii_uppercase[: self.n_symbols])
+
+    def world(self, *, key: PRNGKeyArray) -> tuple[()]:
+        """Nothing is hidden: all runs share one world."""
+        return ()
+
+    def sample(self, world: tuple[()], *, key: PRNGKeyArray) -> Example:
+        """The cycle from a random start."""
+        first = jax.random.randint(key, (), 0, self.n_symbols)
+        tokens = (first + jnp.arange(self.length + 1)) % self.n_symbols
+        return Example(tokens[:-1], tokens[1:], jnp.ones(self.length))
+
+    def sequences(self) -> Int[np.ndarray, "batch length"]:
+        """Every sequence, one for each start, with the token that follows the context at its end."""
+        return (np.arange(self.n_symbols)[:, None] + np.arange(self.length + 1)[None]) % self.n_symbols
+
+    def posterior(self, tokens: Tokens) -> Float[Array, "step vocab"]:
+        """p(next | tokens so far) after each token: certainty on the successor of the last one."""
+        return jax.nn.one_hot((tokens + 1) % self.n_symbols, self.n_symbols)
+
+    def loss_floor(self) -> float:
+        """The least mean loss of any predictor: nothing is uncertain."""
+        return 0.0
