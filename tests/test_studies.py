@@ -18,8 +18,8 @@ from mnemoscope.studies.statistics import mean_interval, share_interval, share_v
 from mnemoscope.tasks import Permutation
 
 SPEC = Spec(
-    task=Permutation(n_symbols=3), model=ModelConfig(d_model=16, n_heads=1, d_mlp=32), optimiser=Adam(lr=0.01), steps=1000,
-    batch=64, snapshots=2,
+    task=Permutation(n_symbols=3), model=ModelConfig(d_model=16, n_heads=1, d_mlp=32), optimiser=Adam(lr=0.01, schedule="cosine"),
+    steps=1000, batch=64, snapshots=2,
 )  # fmt: skip
 WILD = SPEC.model_copy(update={"optimiser": Adam(lr=1e18), "steps": 20})
 

@@ -46,8 +46,8 @@ def equation(text: str) -> str:
     """A formula of the walk in LaTeX's words."""
     shown = re.sub(r"sqrt\((\d+)\)", r"\\sqrt{\1}", text)
     shown = re.sub(r"\b(softmax|relu|mask|norm|concat)\(", r"\\operatorname{\1}(", shown)
-    shown = re.sub(r"\b([A-Za-z]\d?)_(\w+)", lambda m: f"{m[1]}_{{\\text{{{m[2].replace('_', ',')}}}}}", shown)
-    shown = re.sub(r"\b(QKV|Pr)\b", r"\\mathit{\1}", shown)
+    shown = re.sub(r"\b(QKV|Pr)(?=\b|_)", r"\\mathit{\1}", shown)
+    shown = re.sub(r"(\b[A-Za-z]\d?|\})_(\w+)", lambda m: f"{m[1]}_{{\\text{{{m[2].replace('_', ',')}}}}}", shown)
     return shown.replace(" @ ", r"\,").replace(" * ", r"\odot ").replace("^T", r"^{\top}")
 
 

@@ -28,8 +28,8 @@ caption { text-align: left; white-space: nowrap; padding-bottom: .2rem; font-fam
 caption span { font: .75rem system-ui, sans-serif; color: var(--quiet); margin-left: .5rem; }
 td { padding: .1rem .45rem; text-align: right; } th { padding: .1rem .6rem .1rem 0; text-align: left; font-weight: 500;
   color: var(--quiet); }
-.line table tbody { border-left: 1px solid var(--ink); border-right: 1px solid var(--ink); }
-.given table tbody { border-color: var(--line); }
+.line td:nth-child(2) { border-left: 1px solid var(--ink); } .line td:last-child { border-right: 1px solid var(--ink); }
+.line.given td { border-color: var(--line); }
 .said { background: var(--band); border-left: 3px solid #0072b2; padding: .5rem .8rem; margin: .9rem 0 0; }
 .who { margin-right: 2rem; } .who .sum td, .who .sum th { border-top: 1px solid var(--ink); font-weight: 600; color: var(--ink); }
 .key { font-size: .85rem; color: var(--quiet); } svg { max-width: 100%; height: auto; } svg text { fill: var(--ink); }
