@@ -125,8 +125,11 @@ def picture(all_found: dict[str, dict]) -> None:
         panel.set_xlabel(name)
         panel.set_ylabel("µs a step")
         panel.grid(alpha=0.25)
-        ticks = sorted({int(n) for found in all_found.values() for n, _ in found["growth"][axis]})
-        panel.set_xticks(ticks[:: 2 if len(ticks) > 8 else 1], [str(n) for n in ticks[:: 2 if len(ticks) > 8 else 1]])
+        ticks: list[int] = []
+        for n in sorted({int(n) for found in all_found.values() for n, _ in found["growth"][axis]}):
+            if not ticks or n >= 1.4 * ticks[-1]:  # so that no two labels touch
+                ticks.append(n)
+        panel.set_xticks(ticks, [str(n) for n in ticks])
         panel.minorticks_off()
     panels[0, 0].legend(frameon=False)
     figure.suptitle("Time of a step (dotted: proportional to the axis)")
