@@ -120,7 +120,12 @@ def picture(all_found: dict[str, dict]) -> None:
                 n, _ = saturation(found["growth"][axis])
                 at = dict(found["growth"][axis])[n] * 1e6
                 panel.annotate(
-                    f"busy from {n}", (n, at), xytext=(4, -14), textcoords="offset points", color=COLOURS[kind]
+                    f"busy from {n}",
+                    (n, at),
+                    xytext=(-6, 8),
+                    ha="right",
+                    textcoords="offset points",
+                    color=COLOURS[kind],
                 )
         panel.set_xlabel(name)
         panel.set_ylabel("µs a step")
