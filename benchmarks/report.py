@@ -119,14 +119,8 @@ def picture(all_found: dict[str, dict]) -> None:
             if axis == "seeds":
                 n, _ = saturation(found["growth"][axis])
                 at = dict(found["growth"][axis])[n] * 1e6
-                panel.annotate(
-                    f"busy from {n}",
-                    (n, at),
-                    xytext=(-6, 8),
-                    ha="right",
-                    textcoords="offset points",
-                    color=COLOURS[kind],
-                )
+                side = {"xytext": (6, -14), "ha": "left"} if n < 64 else {"xytext": (-6, 8), "ha": "right"}
+                panel.annotate(f"busy from {n}", (n, at), textcoords="offset points", color=COLOURS[kind], **side)
         panel.set_xlabel(name)
         panel.set_ylabel("µs a step")
         panel.grid(alpha=0.25)
