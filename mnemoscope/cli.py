@@ -235,10 +235,14 @@ def walk(
     if not 0 <= digits <= 12:
         raise UserError(f"--digits must be 0 to 12, got {digits}")
     from mnemoscope.report.walk import FORMATS, write_pdf
-    from mnemoscope.report.walk.model import chosen, title, walked
+    from mnemoscope.studies.walk.chosen import chosen, title, walked
 
-    with _console(stderr=True).status("looking for the model"):
-        model = chosen(_open(store), run, seed, snapshot)
+    with _console(stderr=True).status("looking for the model") as status:
+
+        def tell(done: int, total: int) -> None:
+            status.update(f"training the ABC model: {done / total:.0%}")
+
+        model = chosen(_open(store), run, seed, snapshot, tell)
         found = walked(model, prompt)
     document = FORMATS["latex" if format == "pdf" else format](found, title(model, found), digits)
     path = out or (Path(f"walk.{format}") if format in ("html", "pdf") else None)
@@ -246,7 +250,10 @@ def walk(
         print(document)
         return
     try:
-        write_pdf(document, path) if format == "pdf" else path.write_text(document, encoding="utf-8")
+        if format == "pdf":
+            write_pdf(document, path)
+        else:
+            path.write_text(document, encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write {str(path)!r} ({error.strerror}); give another file with --out") from error
     print(f"Written: {path}")
@@ -344,11 +351,11 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }  # fmt: skip
 DESCRIPTION = """Grow memory in tiny transformers, look inside while it forms, and put what papers say about it to the test.
 
-Start with:  mnemoscope list            what is claimed
-             mnemoscope run remember    train and judge (about four minutes on two cores)
-             mnemoscope ledger          what was found
-             mnemoscope show R13        one claim, seed by seed
-             mnemoscope walk            every number of a forward pass
+Start with:  mnemoscope list               what is claimed
+             mnemoscope run remember       train and judge (about three minutes on two cores)
+             mnemoscope ledger             what was found
+             mnemoscope show R13           one claim, seed by seed
+             mnemoscope walk               every number of a forward pass
              mnemoscope profile remember   where the time of a training step goes"""
 
 

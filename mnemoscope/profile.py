@@ -19,7 +19,7 @@ import numpy as np
 from mnemoscope.arrays import Array
 from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
 from mnemoscope.spec import Spec
-from mnemoscope.train import State, batch_loss, draw, programs, seed_keys, start, train_step
+from mnemoscope.train import State, batch_loss, draw, parted, programs, seed_keys, start, train_step
 
 STAGES: tuple[str, ...] = ("draw the batch", "loss", "gradient", "optimiser")
 TARGET = 0.5  # seconds that one measurement should last
@@ -58,9 +58,7 @@ def _turn(stage: str, spec: Spec, world: object, key: Array, step: Array, state:
         value = loss(state.params)
         # zero times a number that may be NaN is not known to be zero: the parameters wait for the loss
         return state._replace(params=jax.tree.map(lambda p: p + 0.0 * value, state.params))
-    still = spec.model.frozen_names()
-    held = {name: value for name, value in state.params.items() if name in still}
-    free = {name: value for name, value in state.params.items() if name not in still}
+    free, held = parted(spec, state.params)
     gradient = jax.grad(lambda p: loss({**held, **p}))(free)
     return state._replace(params=held | jax.tree.map(lambda p, g: p + 0.0 * g, free, gradient))
 

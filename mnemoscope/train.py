@@ -124,24 +124,34 @@ def draw(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""])
     return jax.vmap(lambda key: spec.task.sample(world, key=key))(keys)
 
 
+def parted(spec: Spec, params: Params) -> tuple[Params, Params]:
+    """What training changes, and what it leaves as it was drawn."""
+    still = spec.model.frozen_names()
+    return ({name: value for name, value in params.items() if name not in still},
+            {name: value for name, value in params.items() if name in still})  # fmt: skip
+
+
 def train_step(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""], state: State) -> State:
     """Draw a batch, take the gradient of its loss in the parameters that are not frozen, and follow it."""
     batch = draw(spec, world, data_key, step)
-    still, read = spec.model.frozen_names(), spec.task.read_positions
-    frozen = {name: value for name, value in state.params.items() if name in still}
-    trained = {name: value for name, value in state.params.items() if name not in still}
+    trained, frozen = parted(spec, state.params)
+    read = spec.task.read_positions
     loss, gradient = jax.value_and_grad(lambda p: batch_loss(spec.model, {**frozen, **p}, batch, read))(trained)
     updates, optimiser = spec.optimiser.transformation(spec.steps).update(gradient, state.optimiser, trained)
     trained = cast(Params, optax.apply_updates(trained, updates))
-    params = {name: frozen[name] if name in still else trained[name] for name in state.params}
+    params = {name: (frozen | trained)[name] for name in state.params}  # in the order of the computation
     return State(params, optimiser, state.loss_sum + loss, state.good_steps + jnp.isfinite(loss))
 
 
 def start(spec: Spec, seed: int | Int[Array, ""]) -> State:
     """The state before the first step."""
     params = init(spec.model, spec.task.d_vocab, spec.task.n_ctx, key=seed_keys(seed)[1])
-    trained = {name: value for name, value in params.items() if name not in spec.model.frozen_names()}
-    return State(params, spec.optimiser.transformation(spec.steps).init(trained), jnp.zeros(()), jnp.zeros((), int))
+    return State(
+        params,
+        spec.optimiser.transformation(spec.steps).init(parted(spec, params)[0]),
+        jnp.zeros(()),
+        jnp.zeros((), int),
+    )
 
 
 class Programs(NamedTuple):

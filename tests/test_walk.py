@@ -17,11 +17,11 @@ from mnemoscope.model import ModelConfig, Transformer, init
 from mnemoscope.probes.walk import components, walk
 from mnemoscope.report.walk import cells, latex, markdown, page, text, write_pdf
 from mnemoscope.report.walk.cells import MOST, number
-from mnemoscope.report.walk.model import tokens_of
 from mnemoscope.report.walk.plane import cut, plane
 from mnemoscope.spec import Spec
 from mnemoscope.store import Store
 from mnemoscope.studies.walk import published
+from mnemoscope.studies.walk.chosen import tokens_of
 from mnemoscope.tasks import Cycle, Permutation
 
 NAMES = ("A", "B", "C", "D")

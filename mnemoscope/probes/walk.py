@@ -63,6 +63,11 @@ class Walk:
         """softmax of the logits, by position."""
         return _softmax(self.logits)
 
+    def contributions(self, position: int) -> dict[str, Float[np.ndarray, "vocab"]]:
+        """What each part added to the logits at one position, and last their sum."""
+        parts = {name: part[position] for name, part in self.components.items()}
+        return parts | {"sum, the logits": np.sum(list(parts.values()), axis=0)}
+
 
 def walk(model: Transformer, tokens: Sequence[int], token_names: tuple[str, ...]) -> Walk:
     """Walk one prompt through a model; `token_names` are how the tokens are written."""
@@ -289,9 +294,7 @@ def components(model: Transformer, tokens: Int[np.ndarray, "pos"]) -> dict[str, 
     A norm is linear once its scale is held: (x - mean) / scale * w, with b as a part of its own.
     """
     config, p = model.config, _numbers(model.params)
-    trace = {
-        name: np.asarray(value, np.float64) for name, value in model.run_with_trace(jnp.asarray(tokens))[1].items()
-    }
+    trace = _numbers(model.run_with_trace(jnp.asarray(tokens))[1])
     w_u = p["embed.W_E"].T if config.tied else p["unembed.W_U"]
     parts = {"embedding": trace["hook_embed"], "position": trace["hook_pos_embed"]}
 

@@ -65,16 +65,13 @@ def _matrix(line: Line, digits: int) -> str:
 
 def _contributions(walk: Walk, digits: int) -> Iterator[str]:
     for i, token in enumerate(walk.prompt):
-        parts = {name: part[i] for name, part in walk.components.items()}
-        rows = [
-            " & ".join([plain(name), *(f"${number(x, digits)}$" for x in values)]) + r" \\"
-            for name, values in parts.items()
-        ]
-        total = " & ".join(["sum, the logits", *(f"${number(x, digits)}$" for x in walk.logits[i])])
         head = " & ".join([f"after {i} {plain(token)}", *map(plain, walk.token_names)])
-        yield rf"\begin{{tabular}}{{l{'r' * len(walk.token_names)}}} {head} \\ \hline"
-        yield from rows
-        yield rf"\hline {total} \end{{tabular}}\par\medskip"
+        rows = [
+            " & ".join([plain(name), *(f"${number(x, digits)}$" for x in values)])
+            for name, values in walk.contributions(i).items()
+        ]
+        body = r" \\ ".join([*rows[:-1], rf"\hline {rows[-1]}"])
+        yield rf"\begin{{tabular}}{{l{'r' * len(walk.token_names)}}} {head} \\ \hline {body} \end{{tabular}}\par\medskip"
 
 
 def _drawing(plane: Plane) -> Iterator[str]:

@@ -31,7 +31,8 @@ td { padding: .1rem .45rem; text-align: right; } th { padding: .1rem .6rem .1rem
 .line td:nth-child(2) { border-left: 1px solid var(--ink); } .line td:last-child { border-right: 1px solid var(--ink); }
 .line.given td { border-color: var(--line); }
 .said { background: var(--band); border-left: 3px solid #0072b2; padding: .5rem .8rem; margin: .9rem 0 0; }
-.who { margin-right: 2rem; } .who .sum td, .who .sum th { border-top: 1px solid var(--ink); font-weight: 600; color: var(--ink); }
+.who { margin-right: 2rem; }
+.who tbody tr:last-child td, .who tbody tr:last-child th { border-top: 1px solid var(--ink); font-weight: 600; color: var(--ink); }
 .key { font-size: .85rem; color: var(--quiet); } svg { max-width: 100%; height: auto; } svg text { fill: var(--ink); }
 @media print { body { margin: 0; max-width: none; font-size: 11pt; } section { break-inside: avoid; } }
 """
@@ -61,15 +62,13 @@ def _table(line: Line, digits: int) -> str:
 def _contributions(walk: Walk, digits: int) -> Iterator[str]:
     head = "".join(f"<th>{escape(name)}</th>" for name in walk.token_names)
     for i, token in enumerate(walk.prompt):
-        parts = {name: part[i] for name, part in walk.components.items()}
         rows = "".join(
             f"<tr><th>{escape(name)}</th>{''.join(f'<td>{number(x, digits)}</td>' for x in values)}</tr>"
-            for name, values in parts.items()
+            for name, values in walk.contributions(i).items()
         )
-        total = "".join(f"<td>{number(x, digits)}</td>" for x in walk.logits[i])
         yield (
             f'<table class="who"><caption>after {i} {escape(token)}</caption><thead><tr><th></th>{head}</tr></thead>'
-            f'<tbody>{rows}<tr class="sum"><th>sum, the logits</th>{total}</tr></tbody></table>'
+            f"<tbody>{rows}</tbody></table>"
         )
 
 

@@ -29,9 +29,7 @@ def text(walk: Walk, title: str, digits: int) -> str:
 def _who(walk: Walk, digits: int) -> Iterator[str]:
     header = ["", *walk.token_names]
     for i, token in enumerate(walk.prompt):
-        parts = {name: part[i] for name, part in walk.components.items()}
-        total = {"sum, the logits": walk.logits[i]}
-        rows = [[name, *(number(x, digits) for x in values)] for name, values in (parts | total).items()]
+        rows = [[name, *(number(x, digits) for x in values)] for name, values in walk.contributions(i).items()]
         yield f"after {i} {token}"
         yield from (f"   {row}" for row in columns([header, *rows]))
         yield ""

@@ -1,5 +1,6 @@
 """Which model is walked: the ABC model, trained when it is not there yet, or any stored run; and which prompt."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -24,8 +25,10 @@ class Chosen:
     snapshot: int
 
 
-def chosen(store: Store, run_id: str, seed: int | None, snapshot: int) -> Chosen:
-    """The model asked for; no id means the ABC model of the walk study."""
+def chosen(
+    store: Store, run_id: str, seed: int | None, snapshot: int, progress: Callable[[int, int], None] | None = None
+) -> Chosen:
+    """The model asked for; no id means the ABC model of the walk study. `progress` hears of a training it needs."""
     if run_id:
         rows = [row for row in store.rows() if row.id.startswith(run_id)]
         if len(rows) != 1:
@@ -36,7 +39,7 @@ def chosen(store: Store, run_id: str, seed: int | None, snapshot: int) -> Chosen
     else:
         use_all_devices(store.folder / "compiled")
         setting = settings("quick")[ABC]
-        run, name = obtain(store, setting.spec, range(setting.seeds)), "the ABC model"
+        run, name = obtain(store, setting.spec, range(setting.seeds), progress), "the ABC model"
     picked = run.seeds[0] if seed is None else seed
     run.model(picked)  # says which seeds there are
     kept = len(run.spec.snapshot_steps())
