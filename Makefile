@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 help:
 	@echo "make reproduce   set up, run every study at the quick scale, print the ledger"
 	@echo "make test        set up, then everything that CI runs: ruff, pyright, pytest"
-	@echo "make bench       against PyTorch, on this machine; writes BENCHMARKS.md (about 15 minutes)"
+	@echo "make bench       against PyTorch, on this machine; writes BENCHMARKS.md (about 25 minutes)"
 	@echo "make clean       remove the environment (the store of runs stays)"
 
 $(VENV)/.installed: pyproject.toml constraints.txt

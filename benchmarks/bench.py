@@ -18,7 +18,7 @@ import measure
 from report import write
 
 HERE = Path(__file__).parent
-REPEATS = 3
+REPEATS = 7
 RIVALS = {
     "source": ("source", 1, 1), "one": ("ours", 1, 1), "one core, many": ("ours", 1, 8), "two cores, many": ("ours", 2, 8),
 }  # fmt: skip

@@ -167,7 +167,7 @@ def write() -> None:
         lines += [
             "## Against the source's loop", "", about(found["cpu"]), "",
             "The yardstick is `benchmarks/source_loop.py`, the study's training as people write it in PyTorch. Each measurement is",
-            "a process of its own on the cores it may use; the rivals take turns. Medians of three, ratios to the yardstick's.",
+            "a process of its own on the cores it may use; the rivals take turns. Medians of seven, ratios to the yardstick's.",
             "", *rivals(found["cpu"]), "", "## Waiting", "", *waiting(found["cpu"]), "",
         ]  # fmt: skip
     if "gpu" in found:

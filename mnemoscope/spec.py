@@ -27,7 +27,11 @@ class Adam(Strict):
     def transformation(self, steps: int) -> optax.GradientTransformation:
         """The Optax transformation for a run of this many steps."""
         rate = optax.cosine_decay_schedule(self.lr, steps) if self.schedule == "cosine" else self.lr
-        return optax.adamw(rate, b1=self.b1, b2=self.b2, eps=self.eps, weight_decay=self.weight_decay)
+        adam = optax.adamw(rate, b1=self.b1, b2=self.b2, eps=self.eps, weight_decay=self.weight_decay)
+        # one long vector instead of a dozen small arrays: on CPU cores that share a thread pool, a dozen updates that are
+        # ready at once are handed from core to core. Nine runs each: 312,000 samples/s against 294,000 on one core,
+        # 565,000 against 522,000 on two (jax 0.10.2); on an H200 no difference
+        return optax.flatten(adam)
 
 
 class Spec(Strict):
