@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: help reproduce test lint bench clean
 
 help:
-	@echo "make reproduce   set up, run every study at the quick scale, print the ledger"
+	@echo "make reproduce   set up, run every study at the quick scale, print the ledger, write the site"
 	@echo "make test        set up, then everything that CI runs: ruff, pyright, pytest"
 	@echo "make bench       against PyTorch, on this machine; writes BENCHMARKS.md (about 25 minutes)"
 	@echo "make clean       remove the environment (the store of runs stays)"
@@ -23,6 +23,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 reproduce: $(VENV)/.installed
 	$(BIN)/mnemoscope run all --scale quick
+	$(BIN)/mnemoscope site
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -30,6 +31,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/pyright
 
 test: lint
+	@sh tests/browser.sh
 	$(BIN)/python -m pytest -n 2
 
 bench: $(VENV)/.installed

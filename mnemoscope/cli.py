@@ -17,7 +17,6 @@ from mnemoscope.config import UserError, unknown
 
 if TYPE_CHECKING:
     from mnemoscope.store import Store
-    from mnemoscope.studies.claims import Ledger
 
 Scale = Literal["quick", "full"]
 StoreDir = Annotated[Path, tyro.conf.arg(name="store", metavar="DIR", help="Folder of finished runs and ledgers.")]
@@ -41,6 +40,7 @@ def list_(store: StoreDir = DEFAULT_STORE) -> None:
     """List studies and their claims, with the verdict of each that has been judged."""
     from rich.table import Table
 
+    from mnemoscope.report.books import ledgers
     from mnemoscope.report.ledger import VERDICT_STYLE
     from mnemoscope.studies import STUDIES
 
@@ -48,9 +48,10 @@ def list_(store: StoreDir = DEFAULT_STORE) -> None:
     for study in STUDIES.values():
         table = Table("claim", "quick", "full", "what is claimed", title=f"{study.name}: {study.title}",
                       title_justify="left", caption=f"source: {study.source}", caption_justify="left")  # fmt: skip
-        verdicts = [{e.id: e.verdict for e in book.claims} if book else {} for book in _books(store, study.name)]
+        books = ledgers(store, study.name)
+        verdicts = {scale: {e.id: e.verdict for e in book.claims} for scale, book in books.items()}
         for test in study.tests:
-            shown = [d.get(test.claim.id, "-") for d in verdicts]
+            shown = [verdicts.get(scale, {}).get(test.claim.id, "-") for scale in ("quick", "full")]
             marked = [f"[{VERDICT_STYLE[v]}]{v}[/]" if v in VERDICT_STYLE else v for v in shown]
             table.add_row(test.claim.id, *marked, test.claim.statement)
         console.print(table)
@@ -118,11 +119,12 @@ def ledger(
         scale: quick: your own runs. full: yours, or else the one that comes with Mnemoscope.
         json_: Print the ledger as data (one object for a study, a list for all).
     """
+    from mnemoscope.report.books import ledger as read
     from mnemoscope.report.ledger import print_ledger
     from mnemoscope.studies import STUDIES, find_study
 
     names = list(STUDIES) if study == "all" else [find_study(study).name]
-    found = {name: book for name in names if (book := _books(store, name)[scale == "full"])}
+    found = {name: book for name in names if (book := read(store, name, scale))}
     if not found:
         raise UserError(f"no {scale} ledger of {', '.join(names)} in {str(store)!r}; make one with 'mnemoscope run "
                         f"{study} --scale {scale}'")  # fmt: skip
@@ -146,16 +148,17 @@ def show(
         claim: The claim's id, such as R13.
         scale: quick or full; without it, every scale that has a verdict.
     """
+    from mnemoscope.report.books import evidence, ledgers
     from mnemoscope.report.ledger import print_claim
     from mnemoscope.studies import find_claim
 
     study, name = find_claim(claim)
     shown = False
-    for at, book in zip(("quick", "full"), _books(store, study.name), strict=True):
-        entry = next((e for e in book.claims if e.id == name), None) if book else None
-        if book is None or entry is None or scale not in (None, at):
+    for at, book in ledgers(store, study.name).items():
+        entry = next((e for e in book.claims if e.id == name), None)
+        if entry is None or scale not in (None, at):
             continue
-        print_claim(_console(), book, entry, _evidence(store, study.name, at).get(name, {}))
+        print_claim(_console(), book, entry, evidence(store, study.name, at).get(name, {}))
         shown = True
     if not shown:
         raise UserError(f"no verdict on {name} at the scale {scale or 'quick or full'}; make one with 'mnemoscope run "
@@ -194,7 +197,7 @@ def runs(
         model, task, optimiser = spec["model"], spec["task"], spec["optimiser"]
         table.add_row(
             row.id, f"d{model['d_model']} h{model['n_heads']} L{model['n_layers']} {model['norm']}",
-            f"V={task['n_symbols']} repeat {task['repeat']:g} {task['repeat_of']}",
+            " ".join([task.pop("kind"), *(f"{k}={v}" for k, v in task.items() if v is not None)]),
             f"{spec['steps']:,} x {spec['batch']}, lr {optimiser['lr']:g}", str(row.last - row.first + 1),
             str(row.diverged), f"{row.bytes / 1e6:.1f}", f"{row.seconds:.1f}", row.made,
         )  # fmt: skip
@@ -249,14 +252,11 @@ def walk(
     if path is None:
         print(document)
         return
-    try:
-        if format == "pdf":
-            write_pdf(document, path)
-        else:
-            path.write_text(document, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {str(path)!r} ({error.strerror}); give another file with --out") from error
-    print(f"Written: {path}")
+    if format == "pdf":
+        write_pdf(document, path)
+        print(f"Written: {path}")
+    else:
+        _write(path, document)
 
 
 def profile(
@@ -308,6 +308,117 @@ def profile(
         console.print(f"Written: {trace} (open it at ui.perfetto.dev or with TensorBoard)")
 
 
+def site(out: Path = Path("mnemoscope-site"), open_: Annotated[bool, tyro.conf.arg(name="open")] = False,
+         store: StoreDir = DEFAULT_STORE) -> None:  # fmt: skip
+    """Write the site: the ledger, a page for each study, the walk and the explorer, to be opened from the disk.
+
+    Nothing is trained: the pages show the ledgers and runs that there are, yours and the published ones.
+
+    Args:
+        out: The folder to write into.
+        open_: Open it in the browser.
+    """
+    from mnemoscope.engine import use_all_devices
+    from mnemoscope.report.site import write_site
+
+    kept = _open(store)
+    use_all_devices(cache=kept.folder / "compiled")
+    with _console(stderr=True).status("the overview") as status:
+        written = write_site(out, kept, status.update)
+    size = sum(path.stat().st_size for path in written)
+    print(f"Written: {out / 'index.html'} and {len(written) - 1} more pages, {size / 1e6:.1f} MB")
+    if open_:
+        _browse(out / "index.html")
+
+
+def explore(
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional] = (),
+    /,
+    seeds: str = "",
+    out: Path = Path("explorer.html"),
+    open_: Annotated[bool, tyro.conf.arg(name="open")] = True,
+    store: StoreDir = DEFAULT_STORE,
+) -> None:
+    """Build the explorer, one offline page, for stored runs, and open it.
+
+    Args:
+        runs: Ids of stored runs, or how they start ('mnemoscope runs' lists them). Nothing: the studies' quick runs.
+        seeds: Which seeds go along, separated by commas: 0,3,17. Nothing: the first three that finished.
+        out: The file to write.
+        open_: Open it in the browser.
+    """
+    from mnemoscope.engine import use_all_devices
+    from mnemoscope.explorer import packed, page
+    from mnemoscope.report.site import piece_of, pieces
+
+    try:
+        picked = tuple(int(part) for part in seeds.split(",") if part.strip())
+    except ValueError:
+        raise UserError(f"--seeds takes whole numbers separated by commas, got {seeds!r}") from None
+    kept = _open(store)
+    use_all_devices(cache=kept.folder / "compiled")
+    found = [piece_of(kept.load(row), row.id, picked) for row in map(kept.find, runs)] if runs else pieces(kept)
+    if not found:
+        raise UserError(f"no runs to explore in {str(store)!r}; make some with 'mnemoscope run remember'")
+    with _console(stderr=True).status("packing") as status:
+        parts = []
+        for piece in found:
+            status.update(f"measuring {piece.name}")
+            parts.append(packed(piece, kept))
+    _write(out, page(parts))
+    if open_:
+        _browse(out)
+
+
+def figure(
+    claim: Annotated[str, tyro.conf.Positional],
+    /,
+    out: Path | None = None,
+    scale: Scale | None = None,
+    store: StoreDir = DEFAULT_STORE,
+) -> None:
+    """Draw one claim's figure, every seed of it, into a file.
+
+    Args:
+        claim: The claim's id, such as R13.
+        out: The file: .svg, .pdf or .png. Nothing: the claim's id as .svg.
+        scale: quick or full; without it full where there is one.
+    """
+    from mnemoscope.report.books import evidence, ledgers
+    from mnemoscope.report.figures import claim_figure, write_figure
+    from mnemoscope.studies import find_claim
+    from mnemoscope.studies.about import panels
+
+    study, name = find_claim(claim)
+    books = {at: book for at, book in ledgers(store, study.name).items() if any(e.id == name for e in book.claims)}
+    at = scale or ("full" if "full" in books else "quick")
+    drawn = None
+    if at in books:
+        by_seed = evidence(store, study.name, at).get(name, {})
+        drawn = claim_figure(study.name, name, panels(study.name).get(name, ()), by_seed)
+    if drawn is None:
+        raise UserError(f"nothing to draw for {name} at the scale {at}; make it with 'mnemoscope run {study.name} --claims {name} "
+                        f"--scale {at}'")  # fmt: skip
+    path = out or Path(f"{name}.svg")
+    write_figure(drawn, path)
+    print(f"Written: {path}")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {str(path)!r} ({error.strerror}); give another file with --out") from error
+    print(f"Written: {path}")
+
+
+def _browse(path: Path) -> None:
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        print(f"No browser was found; open {path.resolve()} in one.")
+
+
 def _flat(spec: dict[str, Any]) -> dict[str, Any]:
     """A Spec's keys without their sections; `kind` alone is ambiguous and stays with its section."""
     flat: dict[str, Any] = {}
@@ -320,34 +431,9 @@ def _flat(spec: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _published() -> Path:
-    """The full-scale results that come with Mnemoscope: inside an installed package, or beside it in a clone."""
-    home = Path(__file__).parent
-    return next((p for p in (home / "results", home.parent / "results") if p.is_dir()), home / "results")
-
-
-def _books(store: Path, study: str) -> tuple["Ledger | None", "Ledger | None"]:
-    """The quick and the full ledger of a study: the user's own, or for `full` the published one."""
-    from mnemoscope.studies.claims import Ledger
-
-    def read(*paths: Path) -> Ledger | None:
-        path = next((p for p in paths if p.is_file()), None)
-        return None if path is None else Ledger.model_validate_json(path.read_text(encoding="utf-8"))
-
-    quick, full = (store / "ledger" / scale / f"{study}.json" for scale in ("quick", "full"))
-    return read(quick), read(full, _published() / "full" / f"{study}.json")
-
-
-def _evidence(store: Path, study: str, scale: str) -> dict[str, Any]:
-    own = store / "ledger" / scale
-    folder = own if (own / f"{study}.json").is_file() else _published() / scale
-    path = folder / f"{study}.evidence.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
 COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_, "run": run, "ledger": ledger, "show": show, "runs": runs, "walk": walk,
-    "profile": profile,
+    "site": site, "explore": explore, "figure": figure, "profile": profile,
 }  # fmt: skip
 DESCRIPTION = """Grow memory in tiny transformers, look inside while it forms, and put what papers say about it to the test.
 
@@ -355,6 +441,7 @@ Start with:  mnemoscope list               what is claimed
              mnemoscope run remember       train and judge (about three minutes on two cores)
              mnemoscope ledger             what was found
              mnemoscope show R13           one claim, seed by seed
+             mnemoscope site --open        all of it as pages, with the explorer
              mnemoscope walk               every number of a forward pass
              mnemoscope profile remember   where the time of a training step goes"""
 

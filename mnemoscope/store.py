@@ -92,6 +92,15 @@ class Store:
         query = "SELECT * FROM runs WHERE substr(spec, 1, ?) = ? ORDER BY made, spec, first"
         return [RunRow(*row) for row in self.db.execute(query, (len(spec), spec))]
 
+    def find(self, start: str) -> RunRow:
+        """The one stored block whose id starts so."""
+        rows = [row for row in self.rows() if row.id.startswith(start)]
+        if len(rows) != 1:
+            near = ", ".join(row.id for row in (rows or self.rows())[:8]) or "none are stored"
+            kind = f"{len(rows)} stored runs start with" if rows else "no stored run starts with"
+            raise UserError(f"{kind} {start!r}; there are: {near}")
+        return rows[0]
+
     def save(self, run: "Run", seconds: float, machine: str) -> None:
         """Keep a run of consecutive seeds."""
         first, last, digest = run.seeds[0], run.seeds[-1], run.spec.digest()

@@ -53,7 +53,8 @@ def parsed(printed):
     for i, row in enumerate(rows):
         if found := HEADING.match(row):
             name, formula, n, m = *found.groups()[:2], int(found[3]), int(found[4])
-            yield name, formula, np.array([[float(x) for x in rows[i + 1 + j].split()[-m:]] for j in range(n)])
+            first = rows.index("", i) - n  # above may stand the names of the columns
+            yield name, formula, np.array([[float(x) for x in rows[first + j].split()[-m:]] for j in range(n)])
 
 
 def worked_out(formula, known, half):
@@ -238,6 +239,12 @@ def test_any_stored_run_can_be_walked(tmp_path, capsys):
     assert printed.startswith(f"The walk of 1 2 3 through run {run.spec.digest()}/0-1, seed 1, after 3 steps")
     logits = next(values for name, _, values in parsed(printed) if name == "L")
     np.testing.assert_allclose(logits, run.model(1)(jnp.array([1, 2, 3])), atol=1e-4)
+    obtain(Store(tmp_path), Spec(task=Cycle(), steps=2, batch=2), range(1))
+    capsys.readouterr()
+    cli.runs(store=tmp_path)
+    listed = capsys.readouterr().out
+    assert "cycle length=3 n_symbols=3" in listed
+    assert "permutation" in listed
     cli.walk(run=run.spec.digest(), format="html", out=tmp_path / "w.html", store=tmp_path)
     assert (tmp_path / "w.html").read_text().startswith("<!doctype html>")
     for arguments, message in (

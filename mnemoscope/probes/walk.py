@@ -35,6 +35,7 @@ class Line:
     formula: str
     values: Rows
     rows: tuple[str, ...]
+    columns: tuple[str, ...] = ()  # names of the columns, where they have any: tokens, or the positions looked at
 
 
 @dataclass(frozen=True)
@@ -101,16 +102,15 @@ class _Way:
         self.stream: dict[str, np.ndarray] = {}
         self.at, self.x = "X", self.trace["blocks.0.hook_resid_pre"]
 
-    def line(self, name: str, formula: str, values: np.ndarray) -> Line:
+    def line(self, name: str, formula: str, values: np.ndarray, columns: tuple[str, ...] = ()) -> Line:
         """A matrix with a row for each position."""
-        return Line(name, formula, values, self.places)
+        return Line(name, formula, values, self.places, columns)
 
-    def given(self, name: str, values: np.ndarray, rows: Sequence[str] = ()) -> Line:
+    def given(self, name: str, values: np.ndarray, rows: Sequence[str] = (), columns: tuple[str, ...] = ()) -> Line:
         """A parameter; a vector is one row."""
         values = np.atleast_2d(values)
-        return Line(
-            name, "", values, tuple(rows) or (("",) if len(values) == 1 else tuple(map(str, range(len(values)))))
-        )
+        numbered = ("",) if len(values) == 1 else tuple(map(str, range(len(values))))
+        return Line(name, "", values, tuple(rows) or numbered, columns)
 
     def name(self, base: str, layer: int, head: int | None = None) -> str:
         """Q; Q_1 in the second of several layers; Q_h0 for the first of several heads."""
@@ -202,9 +202,10 @@ class _Way:
         values = {n: self.trace[f"{attn}.hook_{n}"][:, head] for n in "qkz"}
         pattern = self.trace[f"{attn}.hook_pattern"][head]
         lines = (
-            self.line(s, f"{q} @ {k}^T / sqrt({self.config.d_head})", values["q"] @ values["k"].T * self.config.d_head**-0.5),
-            self.line(m, f"mask({s})", self.trace[f"{attn}.hook_attn_scores"][head]),
-            self.line(a, f"softmax({m})", pattern), self.line(z, f"{a} @ {v}", values["z"]),
+            self.line(s, f"{q} @ {k}^T / sqrt({self.config.d_head})", values["q"] @ values["k"].T * self.config.d_head**-0.5,
+                      self.places),
+            self.line(m, f"mask({s})", self.trace[f"{attn}.hook_attn_scores"][head], self.places),
+            self.line(a, f"softmax({m})", pattern, self.places), self.line(z, f"{a} @ {v}", values["z"]),
         )  # fmt: skip
         last = pattern[-1]
         sentence = (
@@ -264,11 +265,14 @@ class _Way:
         if self.config.norm == "pre":
             source = "N_final"
             lines = self.norm("ln_final", self.at, source)
-        lines, formula = [*lines, self.given("W_U", w)], f"{source} @ W_U"
+        lines, formula = [*lines, self.given("W_U", w, (), self.token_names)], f"{source} @ W_U"
         if "unembed.b_U" in self.p:
-            lines, formula = [*lines, self.given("b_U", b)], f"{formula} + b_U"
+            lines, formula = [*lines, self.given("b_U", b, (), self.token_names)], f"{formula} + b_U"
         p = _softmax(self.logits)
-        lines += [self.line("L", formula, self.logits), self.line("Pr", "softmax(L)", p)]
+        lines += [
+            self.line("L", formula, self.logits, self.token_names),
+            self.line("Pr", "softmax(L)", p, self.token_names),
+        ]
         told = (f"after {where} comes {self.token_names[row.argmax()]} ({row.max():.1%})"
                 for where, row in zip(self.prompt, p, strict=True))  # fmt: skip
         self.steps.append(Step("Read out", tuple(lines), f"The model says: {', '.join(told)}."))

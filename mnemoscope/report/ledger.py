@@ -16,7 +16,7 @@ def number(entry: Entry) -> str:
     """The measured value with its interval, short."""
     if entry.value is None or entry.interval is None:
         return "not measured"
-    value, low, high = (f"{x:.4g}" for x in (entry.value, *entry.interval))
+    value, low, high = (f"{x:.4g}" if abs(x) < 1e4 else f"{x:,.0f}" for x in (entry.value, *entry.interval))
     return value if low == high else f"{value} [{low}, {high}]"
 
 

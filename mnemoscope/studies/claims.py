@@ -110,6 +110,7 @@ class Study:
     source: str
     settings: Callable[[Scale], dict[str, Setting]]
     tests: tuple[Test, ...]
+    explore: tuple[str, ...] = ()  # settings whose quick runs the site's explorer carries
 
     def pick(self, ids: tuple[str, ...] = ()) -> tuple[Test, ...]:
         """The tests of these claims, in the study's order; none given means all."""

@@ -37,6 +37,12 @@ def cells(line: Line, digits: int) -> list[list[str]]:
     return table
 
 
+def head(line: Line) -> list[str]:
+    """The names above the columns, led by an empty cell; nothing where the columns have no names."""
+    columns = shown(line.values.shape[1])
+    return ["", *[GAP if j is None else line.columns[j] for j in columns]] if line.columns else []
+
+
 def heading(line: Line) -> str:
     """`X = E + P (3 x 2)`."""
     rows, columns = line.values.shape

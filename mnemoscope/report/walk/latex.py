@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mnemoscope.config import UserError
 from mnemoscope.probes.walk import Line, Walk
-from mnemoscope.report.walk.cells import GAP, cells, number
+from mnemoscope.report.walk.cells import GAP, cells, head, number
 from mnemoscope.report.walk.plane import Plane, plane
 
 ENGINES = ("tectonic", "pdflatex", "xelatex", "lualatex")  # the first that is installed makes the PDF
@@ -51,12 +51,17 @@ def equation(text: str) -> str:
     return shown.replace(" @ ", r"\,").replace(" * ", r"\odot ").replace("^T", r"^{\top}")
 
 
+def _label(text: str) -> str:
+    return rf"\text{{\scriptsize {plain(text)}}}"
+
+
 def _matrix(line: Line, digits: int) -> str:
     entries = {GAP: r"\cdots", "-inf": r"-\infty"}
     table = cells(line, digits)
-    body = r" \\ ".join(
-        " & ".join([rf"\text{{\scriptsize {plain(row[0])}}}", *(entries.get(x, x) for x in row[1:])]) for row in table
-    )
+    rows_of = [[_label(row[0]), *(entries.get(x, x) for x in row[1:])] for row in table]
+    if names := head(line):
+        rows_of = [[entries.get(x, _label(x)) for x in names], *rows_of]
+    body = r" \\ ".join(map(" & ".join, rows_of))
     name = f"{equation(line.name)} = {equation(line.formula)}" if line.formula else equation(line.name)
     rows, columns = line.values.shape
     array = rf"\left[\begin{{array}}{{r|{'r' * (len(table[0]) - 1)}}} {body} \end{{array}}\right]"
@@ -129,4 +134,7 @@ def write_pdf(document: str, path: Path) -> None:
         if done.returncode or not made.is_file():
             reason = next((line for line in done.stdout.splitlines() if line.startswith("!")), "see its log")
             raise UserError(f"{engine} could not make the PDF ({reason}); --format latex writes the document itself")
-        path.write_bytes(made.read_bytes())
+        try:
+            path.write_bytes(made.read_bytes())
+        except OSError as error:
+            raise UserError(f"cannot write {str(path)!r} ({error.strerror}); give another file with --out") from error

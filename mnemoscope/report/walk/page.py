@@ -6,7 +6,7 @@ from html import escape
 from itertools import pairwise
 
 from mnemoscope.probes.walk import Line, Walk
-from mnemoscope.report.walk.cells import cells, number
+from mnemoscope.report.walk.cells import cells, head, number
 from mnemoscope.report.walk.plane import Plane, plane
 
 # told apart by colour-blind readers too (Okabe and Ito's palette)
@@ -27,13 +27,14 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size
 caption { text-align: left; white-space: nowrap; padding-bottom: .2rem; font-family: Georgia, serif; font-style: italic; }
 caption span { font: .75rem system-ui, sans-serif; color: var(--quiet); margin-left: .5rem; }
 td { padding: .1rem .45rem; text-align: right; } th { padding: .1rem .6rem .1rem 0; text-align: left; font-weight: 500;
-  color: var(--quiet); }
+  color: var(--quiet); } thead th + th { text-align: right; padding: .1rem .45rem; }
 .line td:nth-child(2) { border-left: 1px solid var(--ink); } .line td:last-child { border-right: 1px solid var(--ink); }
 .line.given td { border-color: var(--line); }
 .said { background: var(--band); border-left: 3px solid #0072b2; padding: .5rem .8rem; margin: .9rem 0 0; }
 .who { margin-right: 2rem; }
 .who tbody tr:last-child td, .who tbody tr:last-child th { border-top: 1px solid var(--ink); font-weight: 600; color: var(--ink); }
-.key { font-size: .85rem; color: var(--quiet); } svg { max-width: 100%; height: auto; } svg text { fill: var(--ink); }
+.key { font-size: .85rem; color: var(--quiet); } svg { max-width: 100%; height: auto; }
+svg text { fill: var(--ink); paint-order: stroke; stroke: var(--paper); stroke-width: 3px; } a { color: inherit; }
 @media print { body { margin: 0; max-width: none; font-size: 11pt; } section { break-inside: avoid; } }
 """
 
@@ -54,9 +55,10 @@ def _table(line: Line, digits: int) -> str:
         for label, *numbers in cells(line, digits)
     )
     kind = "line" if line.formula else "line given"
-    return (
-        f'<div class="{kind}"><table><caption>{name}<span>{shape}</span></caption><tbody>{body}</tbody></table></div>'
-    )
+    names = "".join(f"<th>{escape(label)}</th>" for label in head(line))
+    top = f"<thead><tr>{names}</tr></thead>" if names else ""
+    table = f"<table><caption>{name}<span>{shape}</span></caption>{top}<tbody>{body}</tbody></table>"
+    return f'<div class="{kind}">{table}</div>'
 
 
 def _contributions(walk: Walk, digits: int) -> Iterator[str]:
@@ -109,17 +111,19 @@ def drawing(plane: Plane) -> str:
                          f'{dash} marker-end="url(#tip)"/>')  # fmt: skip
         (x, y), (u, v) = at(points[0]), at(points[-1])
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="currentColor"/>')
-        parts.append(f'<text x="{u + 6:.1f}" y="{v - 6:.1f}" font-size="13" font-weight="600">{escape(place)}</text>')
+        parts.append(f'<text x="{u + 8:.1f}" y="{v - 8:.1f}" font-size="13" font-weight="600">{escape(place)}</text>')
     return "".join([*parts, "</svg>"])
 
 
-def page(walk: Walk, title: str, digits: int) -> str:
-    """The whole walk."""
+def page(walk: Walk, title: str, digits: int, back: str = "") -> str:
+    """The whole walk; `back` is the address of the page that leads here, if there is one."""
     drawn = plane(walk)
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><h1>{escape(title)}</h1>",
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
+        f'<p class="key"><a href="{escape(back)}">Back to the overview</a></p>' if back else "",
+        f"<h1>{escape(title)}</h1>",
     ]
     if drawn:
         kinds = ("solid", "dashed", "dotted", "dash-dotted")

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from mnemoscope.probes.walk import Walk
-from mnemoscope.report.walk.cells import cells, heading, number
+from mnemoscope.probes.walk import Line, Walk
+from mnemoscope.report.walk.cells import cells, head, heading, number
 
 
 def columns(table: list[list[str]]) -> Iterator[str]:
@@ -14,13 +14,17 @@ def columns(table: list[list[str]]) -> Iterator[str]:
         yield f"{label:<{widths[0]}}  " + "  ".join(f"{x:>{w}}" for x, w in zip(numbers, widths[1:], strict=True))
 
 
+def _table(line: Line, digits: int) -> Iterator[str]:
+    return columns([*filter(None, [head(line)]), *cells(line, digits)])
+
+
 def text(walk: Walk, title: str, digits: int) -> str:
     """The walk for a terminal."""
     lines = [title, "=" * len(title), ""]
     for i, step in enumerate(walk.steps, 1):
         lines += [f"{i}. {step.title}", ""]
         for line in step.lines:
-            lines += [f"   {heading(line)}", *(f"      {row}" for row in columns(cells(line, digits))), ""]
+            lines += [f"   {heading(line)}", *(f"      {row}" for row in _table(line, digits)), ""]
         lines += [f"   -> {step.sentence}", ""]
     lines += ["Who made the logits", "", *(f"   {row}" for row in _who(walk, digits)), ""]
     return "\n".join(lines)
@@ -41,7 +45,7 @@ def markdown(walk: Walk, title: str, digits: int) -> str:
     for i, step in enumerate(walk.steps, 1):
         lines += [f"## {i}. {step.title}", ""]
         for line in step.lines:
-            lines += [f"`{heading(line)}`", "", "```", *columns(cells(line, digits)), "```", ""]
+            lines += [f"`{heading(line)}`", "", "```", *_table(line, digits), "```", ""]
         lines += [f"**{step.sentence}**", ""]
     lines += ["## Who made the logits", "", "```", *_who(walk, digits), "```", ""]
     return "\n".join(lines)

@@ -11,6 +11,7 @@ STUDY = Study(
     title="Can a tiny transformer learn to remember?",
     source="Can a Tiny Transformer Learn to Remember? (permutation study)",
     settings=settings,
+    explore=(TWO, WIDE, SMALL, PLAIN),
     tests=(
         Test(CLAIMS["R1"], (), elimination.loss_of_the_eliminator),
         Test(CLAIMS["R2"], (), elimination.counts),

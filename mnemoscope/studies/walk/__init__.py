@@ -11,6 +11,7 @@ STUDY = Study(
     title="A transformer as linear algebra, number by number",
     source="A walk through a two-dimensional transformer on the pattern ABC",
     settings=settings,
+    explore=(ABC,),
     tests=(
         Test(CLAIMS["W1"], (ABC, MLP, POST, PRE), judges.learns),
         Test(CLAIMS["W2"], (ABC,), judges.answers),

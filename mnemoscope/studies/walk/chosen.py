@@ -30,12 +30,8 @@ def chosen(
 ) -> Chosen:
     """The model asked for; no id means the ABC model of the walk study. `progress` hears of a training it needs."""
     if run_id:
-        rows = [row for row in store.rows() if row.id.startswith(run_id)]
-        if len(rows) != 1:
-            near = ", ".join(row.id for row in (rows or store.rows())[:8]) or "none are stored"
-            kind = f"{len(rows)} stored runs start with" if rows else "no stored run starts with"
-            raise UserError(f"{kind} {run_id!r}; there are: {near}")
-        run, name = store.load(rows[0]), f"run {rows[0].id}"
+        row = store.find(run_id)
+        run, name = store.load(row), f"run {row.id}"
     else:
         use_all_devices(store.folder / "compiled")
         setting = settings("quick")[ABC]

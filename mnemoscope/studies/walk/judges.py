@@ -44,6 +44,10 @@ def every_prompt(task: Cycle, model: Transformer, world: tuple[()]) -> Array:
     return jnp.concatenate(right).mean()
 
 
+def _nats(loss: float) -> str:
+    return f"{loss:.2g}" if loss >= 1e-7 else "less than 1e-7"  # about where float32 ends
+
+
 def _short(evidence: Evidence) -> bool:
     return evidence.settings[ABC].spec.steps < settings("full")[ABC].spec.steps
 
@@ -56,8 +60,8 @@ def learns(evidence: Evidence) -> Outcome:
         verdict = "undecided"
     others = ", ".join(f"{name.split('/')[1]} {(losses[name] < REACHED).mean():.0%}" for name in (MLP, POST, PRE))
     sentence = (
-        f"{share:.0%} of seeds come below {REACHED}; median cross-entropy {np.median(losses[ABC]):.2g}, largest "
-        f"{losses[ABC].max():.2g}. Other readings: {others}. With a norm the median is {np.median(losses[POST]):.2g} (post) and "
+        f"{share:.0%} of seeds come below {REACHED}; median cross-entropy {_nats(np.median(losses[ABC]))}, largest "
+        f"{_nats(losses[ABC].max())}. Other readings: {others}. With a norm the median is {np.median(losses[POST]):.2g} (post) and "
         f"{np.median(losses[PRE]):.2g} (pre): two dimensions normalised are nearly always one of two values, for which 2 ln(2)/3 = "
         f"{NORM_FLOOR:.2g} is the best."
     )
@@ -107,7 +111,7 @@ def facts(evidence: Evidence) -> Outcome:
     before, after = np.median(found["loss"][able]), np.median(found["loss last token"][able])
     sentence = (
         f"Of {able.sum()} seeds that answer the whole cycle, {share:.0%} still do when attention sees the last token alone, with "
-        f"a median cross-entropy of {after:.2g} instead of {before:.2g}. "
+        f"a median cross-entropy of {_nats(after)} instead of {_nats(before)}. "
         f"With attention cut altogether {(cut[able] == 1).mean():.0%} do; {cut[able].mean():.0%} of answers stay right."
     )
     return Outcome(verdict, share, interval, sentence, found)

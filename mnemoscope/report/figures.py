@@ -1,0 +1,190 @@
+"""Figures: every seed of a claim as a dot, the median as a line, the source's figure as a diamond.
+
+Figures are the same bytes for the same numbers. Inside a page their ink is the page's own colour, so that they can be
+read in light and dark; alone they are black on white. Colours are Okabe and Ito's, told apart by colour-blind readers.
+"""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mnemoscope.config import UserError
+from mnemoscope.studies.about import Panel
+from mnemoscope.studies.walk import published
+
+INK, SEED, SOURCE = "#1c1e21", "#0072b2", "#d55e00"
+FORMATS = ("svg", "pdf", "png")
+GOLDEN = (5**0.5 - 1) / 2  # spreads dots evenly without chance: the fractional parts of its multiples
+
+
+def _style() -> Any:
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    # a fresh state each time: what was drawn before cannot change what is drawn now
+    plt.rcdefaults()
+    plt.rcParams |= {
+        "svg.fonttype": "none", "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9,
+        "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK, "ytick.color": INK,
+        "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "ytick.left": False,
+        "figure.facecolor": "none", "axes.facecolor": "none", "pdf.fonttype": 42,
+    }  # fmt: skip
+    return plt
+
+
+def seeds_figure(panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]) -> Any:
+    """One panel below another, one line of dots for each series."""
+    plt = _style()
+    shown = [(panel, names) for panel in panels if (names := panel.chosen(tuple(by_seed)))]
+    if not shown:
+        raise UserError(f"none of the series {', '.join(by_seed)} has a panel")
+    heights = [len(names) + 1.1 for _, names in shown]
+    figure, axes = plt.subplots(len(shown), 1, figsize=(7, 0.34 * sum(heights) + 0.35), squeeze=False, layout="constrained",
+                                gridspec_kw={"height_ratios": heights})  # fmt: skip
+    for ax, (panel, names) in zip(axes[:, 0], shown, strict=True):
+        _dots(ax, panel, {name: np.asarray(by_seed[name], float) for name in names})
+    handles = [
+        plt.Line2D([], [], ls="", marker="o", ms=4, color=SEED, alpha=0.6, label="one seed"),
+        plt.Line2D([], [], ls="", marker="|", ms=11, mew=2, color=INK, label="median"),
+        *([plt.Line2D([], [], ls="", marker="D", ms=6, color=SOURCE, label="the source")] if any(p.source for p in panels) else []),
+    ]  # fmt: skip
+    figure.legend(handles=handles, loc="outside upper right", ncols=3, frameon=False, fontsize=8, handletextpad=0.3)
+    return figure
+
+
+def _dots(ax: Any, panel: Panel, series: Mapping[str, np.ndarray]) -> None:
+    every = np.concatenate([*series.values(), list(panel.source.values())])
+    floor = min(every[every > 0].min(), 1e-3) / 2 if panel.log and (every > 0).any() else 0.0
+    for row, (name, values) in enumerate(series.items()):
+        values = np.maximum(values, floor) if panel.log else values
+        up = 0.56 * ((np.arange(len(values)) + 1) * GOLDEN % 1) - 0.28
+        ax.plot(values, row + up, ls="", marker="o", ms=3, mew=0, color=SEED, alpha=0.5, clip_on=False)
+        ax.plot([np.median(values)], [row], ls="", marker="|", ms=16, mew=2, color=INK, clip_on=False)
+        if name in panel.source:
+            ax.plot([panel.source[name]], [row], ls="", marker="D", ms=6, color=SOURCE, clip_on=False)
+    if panel.log:
+        ax.set_xscale("log")
+    if panel.limits:
+        room = 0.02 * (panel.limits[1] - panel.limits[0])
+        ax.set_xlim(panel.limits[0] - room, panel.limits[1] + room)
+    ax.set_yticks(range(len(series)), [f"{name}  ({len(values)})" for name, values in series.items()])
+    ax.set_ylim(len(series) - 0.5, -0.5)
+    ax.set_xlabel(panel.axis + (" (zero drawn at the left edge)" if panel.log and (every <= floor).any() else ""))
+    ax.grid(axis="x", color=INK, alpha=0.15, lw=0.8)
+
+
+def _eliminator(study: str) -> Any:
+    """R1: what the eliminator pays at each step."""
+    plt = _style()
+    figure, ax = plt.subplots(figsize=(7, 2.1), layout="constrained")
+    left = np.arange(5, 0, -1)
+    ax.bar(range(1, 6), np.log(left), color=SEED, width=0.6)
+    ax.axhline(np.log(left).mean(), color=INK, lw=1.2)
+    ax.text(5.45, np.log(left).mean() + 0.04, f"mean {np.log(left).mean():.4f}", ha="right", va="bottom")
+    ax.axhline(np.log(5), color=INK, lw=1, ls=":")
+    ax.text(5.45, np.log(5) + 0.04, f"guessing, ln 5 = {np.log(5):.4f}", ha="right", va="bottom")
+    ax.set(xlabel="step", ylabel="nats", ylim=(0, 1.9))
+    return figure
+
+
+def _counts(study: str) -> Any:
+    """R2: the sequences of trained and of held-out mappings."""
+    plt = _style()
+    figure, ax = plt.subplots(figsize=(7, 1.1), layout="constrained")
+    ax.barh([0], [96 * 120], color=SEED)
+    ax.barh([0], [24 * 120], left=[96 * 120], color=SOURCE)
+    ax.text(96 * 60, 0, "96 trained mappings: 11,520", ha="center", va="center", color="white")
+    ax.text(96 * 120 + 24 * 60, 0, "24 held out:\n2,880", ha="center", va="center", color="white")
+    ax.set(xlabel="sequences", yticks=[], xlim=(0, 14400))
+    return figure
+
+
+def _published_sums(study: str) -> Any:
+    """W3: embedding plus position, as published."""
+    plt = _style()
+    figure, ax = plt.subplots(figsize=(4.2, 3.4), layout="constrained")
+    for name, token, place, said in zip(published.NAMES, published.W_E, published.W_POS, published.INPUTS, strict=True):
+        ax.annotate("", token, (0, 0), arrowprops={"arrowstyle": "->", "color": SEED})
+        ax.annotate("", token + place, token, arrowprops={"arrowstyle": "->", "color": INK})
+        ax.plot(*said, ls="", marker="x", ms=8, mew=2, color=SOURCE)
+        ax.annotate(name, said, xytext=(8, 4), textcoords="offset points")
+    ax.plot([], [], color=SEED, label="embedding")
+    ax.plot([], [], color=INK, label="position")
+    ax.plot([], [], ls="", marker="x", mew=2, color=SOURCE, label="published input")
+    ax.legend(frameon=False, fontsize=8, loc="lower right")
+    ax.set(aspect="equal", xlabel="first dimension", ylabel="second dimension", xlim=(-3, 2.6), ylim=(-1.4, 2.9))
+    return figure
+
+
+def _published_directions(study: str) -> Any:
+    """W4: which token wins where under the published output matrix, and the three published directions."""
+    plt = _style()
+    figure, ax = plt.subplots(figsize=(4.2, 3.4), layout="constrained")
+    angles = np.linspace(-np.pi, np.pi, 2000)
+    winners = (published.W_U @ np.stack([np.cos(angles), np.sin(angles)])).argmax(axis=0)
+    for token, colour in enumerate((SEED, "#e69f00", "#009e73")):
+        sector = angles[winners == token]
+        turn = np.flatnonzero(np.diff(sector) > 0.1)
+        for part in np.split(sector, turn + 1):
+            ax.fill([0, *3 * np.cos(part)], [0, *3 * np.sin(part)], color=colour, alpha=0.25, lw=0)
+        middle = np.angle(np.exp(1j * sector).mean())
+        ax.text(
+            1.7 * np.cos(middle), 1.7 * np.sin(middle), f"read as {published.NAMES[token]}", ha="center", va="center"
+        )
+    sides = {"A": "left", "B": "left", "C": "right"}  # the arrows of A and C are close
+    for name, direction in zip(published.NAMES, published.DIRECTIONS, strict=True):
+        end = 2.6 * np.array(direction) / np.hypot(*direction)
+        ax.annotate("", end, (0, 0), arrowprops={"arrowstyle": "->", "color": INK, "lw": 1.5})
+        ax.annotate(f"said: {name}", end * 1.04, ha=sides[name])
+    ax.set(aspect="equal", xlim=(-3.1, 3.1), ylim=(-3.1, 3.1), xlabel="first dimension", ylabel="second dimension")
+    return figure
+
+
+EXACT = {"R1": _eliminator, "R2": _counts, "W3": _published_sums, "W4": _published_directions}
+
+
+def claim_figure(study: str, claim: str, panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]) -> Any | None:
+    """The figure of a claim, or None where nothing was read off a seed (it was not judged)."""
+    if claim in EXACT:
+        return EXACT[claim](study)
+    return seeds_figure(panels, by_seed) if by_seed else None
+
+
+def svg(figure: Any, salt: str, label: str) -> str:
+    """A figure as SVG for the inside of a page: the page's ink, ids of its own, and a name for those who cannot see it."""
+    from html import escape
+
+    import matplotlib.pyplot as plt
+
+    plt.rcParams["svg.hashsalt"] = salt
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    plt.close(figure)
+    text = out.getvalue()
+    # ids of groups name nothing that is pointed at, and would come twice in a page with two figures
+    text = re.sub(r'<g id="[^"]*"', "<g", text[text.index("<svg") :])
+    for colour, name in ((INK, "currentColor"), (SEED, f"var(--seed, {SEED})"), (SOURCE, f"var(--source, {SOURCE})")):
+        text = text.replace(colour, name)
+    return text.replace("<svg", f'<svg role="img" aria-label="{escape(label, quote=True)}"', 1)
+
+
+def write_figure(figure: Any, path: Path) -> None:
+    """A figure as a file of its own; the ending of its name says which kind."""
+    import matplotlib.pyplot as plt
+
+    kind = path.suffix.removeprefix(".")
+    if kind not in FORMATS:
+        raise UserError(f"unknown kind of figure {path.name!r}; allowed endings: {', '.join('.' + f for f in FORMATS)}")
+    plt.rcParams["svg.hashsalt"] = path.stem
+    empty = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    try:
+        figure.savefig(path, format=kind, dpi=200, facecolor="white", metadata=empty[kind])
+    except OSError as error:
+        raise UserError(f"cannot write {str(path)!r} ({error.strerror}); give another file with --out") from error
+    plt.close(figure)

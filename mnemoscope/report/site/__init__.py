@@ -1,0 +1,138 @@
+"""The site: an overview with the ledger, a page for each study, the walk and the explorer, all from the disk.
+
+Nothing trains here. Pages are made of ledgers, stored runs and the words of each study; the same input gives the same
+bytes. They need no network, and no JavaScript but for filtering, sorting and the explorer.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mnemoscope.config import UserError
+from mnemoscope.explorer import Piece, packed
+from mnemoscope.explorer import page as explorer_page
+from mnemoscope.report import books
+from mnemoscope.report.figures import claim_figure, svg
+from mnemoscope.report.ledger import number
+from mnemoscope.report.walk import page as walk_page
+from mnemoscope.store import Store
+from mnemoscope.studies import STUDIES
+from mnemoscope.studies.about import about, panels
+from mnemoscope.studies.claims import Claim, Ledger, Study
+from mnemoscope.studies.walk import published
+from mnemoscope.studies.walk.chosen import Chosen, title, walked
+from mnemoscope.studies.walk.settings import ABC
+from mnemoscope.train import Run
+
+VERDICTS = ("reproduced", "partly", "refuted", "undecided")
+CARRIED = 3  # seeds of a setting that the site's explorer carries: its weights are most of the site's bytes
+
+
+def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: None) -> list[Path]:
+    """Write every page into a folder and say which."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    templates = Environment(loader=PackageLoader("mnemoscope.report", "site"), autoescape=True, undefined=StrictUndefined,
+                            trim_blocks=True, lstrip_blocks=True)  # fmt: skip
+    folder = store.folder
+    all_books = {name: books.ledgers(folder, name) for name in STUDIES}
+    written: list[Path] = []
+
+    def write(name: str, text: str) -> None:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            path = out / name
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UserError(
+                f"cannot write the site into {str(out)!r} ({error.strerror}); give another folder with --out"
+            ) from error
+        written.append(path)
+
+    shown = pieces(store)
+    walks = [piece for piece in shown if piece.name == f"walk: {ABC}"]
+    common = {"explorer": bool(shown), "walk": bool(walks), "studies": STUDIES, "verdicts": VERDICTS}
+    rows = [_row(study, test.claim, all_books[study.name]) for study in STUDIES.values() for test in study.tests]
+    counts = {
+        name: {scale: Counter(e.verdict for e in book.claims) for scale, book in found.items()}
+        for name, found in all_books.items()
+    }
+    write(
+        "index.html", templates.get_template("index.html").render(rows=rows, books=all_books, counts=counts, **common)
+    )
+    for study in STUDIES.values():
+        tell(f"the page of {study.name}")
+        page = templates.get_template("study.html").render(
+            study=study, about=about(study.name), rows=_with_figures(study, folder, all_books[study.name]),
+            books=all_books[study.name], counts=counts[study.name],
+            statements=[*published.inputs(), *published.readings()] if study.name == "walk" else [], **common,
+        )  # fmt: skip
+        write(f"{study.name}.html", page)
+    if walks:
+        tell("the walk")
+        model = Chosen("the ABC model", walks[0].run, walks[0].carried[0], -1)
+        found = walked(model, None)
+        write("walk-through.html", walk_page(found, title(model, found), 4, back="index.html"))
+    if shown:
+        tell("the explorer")
+        write("explorer.html", explorer_page([packed(piece, store) for piece in shown], back="index.html"))
+    return written
+
+
+def pieces(store: Store) -> list[Piece]:
+    """What the site's explorer carries: each study's chosen settings at the quick scale, where they are stored."""
+    found = []
+    for study in STUDIES.values():
+        settings = study.settings("quick")
+        for name in study.explore:
+            setting = settings[name]
+            rows, missing = store.blocks(setting.spec, range(setting.seeds))
+            if not missing:
+                found.append(piece_of(store.load(rows[0]), f"{study.name}: {name}"))
+    return found
+
+
+def piece_of(run: Run, name: str, seeds: tuple[int, ...] = ()) -> Piece:
+    """A stored run for the explorer, with as many seeds as the site carries."""
+    spec = run.spec
+    model = spec.model
+    parts = [f"d={model.d_model}", f"{model.n_heads} head{'s' * (model.n_heads > 1)}",
+             f"{model.n_layers} layer{'s' * (model.n_layers > 1)}",
+             f"feed-forward {model.d_mlp}" if model.d_mlp else "no feed-forward", f"norm {model.norm}"]  # fmt: skip
+    task = ", ".join(f"{k} {v}" for k, v in spec.task.model_dump(exclude_none=True, exclude={"kind"}).items())
+    text = f"{', '.join(parts)}; {spec.task.kind}: {task}; {spec.steps:,} steps of {spec.batch} sequences."
+    finished = tuple(seed for seed in run.seeds if run.outcome(seed) == "finished")
+    return Piece(spec.digest(), name, text, run, seeds or finished[:CARRIED] or run.seeds[:1])
+
+
+def _row(study: Study, claim: Claim, found: dict[Any, Ledger]) -> dict[str, Any]:
+    """One claim for the pages: what is claimed, and what each scale found."""
+    entries = {scale: next((e for e in book.claims if e.id == claim.id), None) for scale, book in found.items()}
+    shown = [
+        {"scale": scale, "entry": entry, "number": number(entry), "figure": ""}
+        for scale in ("full", "quick")
+        if (entry := entries.get(scale))
+    ]
+    return {
+        "study": study.name,
+        "claim": claim,
+        "found": shown,
+        "verdict": shown[0]["entry"].verdict if shown else "none",
+    }
+
+
+def _with_figures(study: Study, folder: Path, found: dict[Any, Ledger]) -> list[dict[str, Any]]:
+    """The study's claims, each with its figure for every scale that has seeds to show."""
+    drawn = panels(study.name)
+    seeds = {scale: books.evidence(folder, study.name, scale) for scale in found}
+    rows = [_row(study, test.claim, found) for test in study.tests]
+    for row in rows:
+        claim: Claim = row["claim"]
+        for n, part in enumerate(row["found"]):
+            by_seed = seeds[part["scale"]].get(claim.id, {})
+            figure = None if n and not by_seed else claim_figure(study.name, claim.id, drawn.get(claim.id, ()), by_seed)
+            if figure is not None:
+                label = f"{claim.id} at {part['scale']} scale: {part['entry'].sentence}"
+                part["figure"] = svg(figure, f"{claim.id}-{part['scale']}", label)
+    return rows

@@ -1,0 +1,389 @@
+"""The explorer in a real browser: every control is used, and what is shown is compared with the Python model."""
+
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mnemoscope import cli
+from mnemoscope.config import UserError
+from mnemoscope.explorer import Piece, packed, page
+from mnemoscope.explorer.adapters import adapter
+from mnemoscope.model import ModelConfig, knock_out_head
+from mnemoscope.probes.skills import both_skills
+from mnemoscope.report.site import piece_of
+from mnemoscope.spec import Spec
+from mnemoscope.store import Store
+from mnemoscope.tasks import Cycle, Permutation
+from mnemoscope.train import fit
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: nothing was clicked")
+HOSTILE = "</script><img src=x onerror=alert(1)>\"'&<b>"
+SHAPES = {
+    "two heads": (Permutation(repeat=0.3), ModelConfig(d_model=8, n_heads=2, d_mlp=16)),
+    "two layers, pre": (Permutation(), ModelConfig(d_model=8, n_heads=2, n_layers=2, d_mlp=12, norm="pre")),
+    "tied, post, no feed-forward": (Cycle(), ModelConfig(d_model=4, n_heads=1, d_mlp=0, norm="post", tied=True)),
+    "no bias": (Cycle(n_symbols=26, length=5), ModelConfig(d_model=2, n_heads=1, d_mlp=4, bias=False)),
+    "wide": (Permutation(n_symbols=4), ModelConfig(d_model=32, n_heads=4, d_mlp=64, norm="post")),
+}
+
+
+def piece(name, task, model, seeds=3):
+    run = fit(Spec(task=task, model=model, steps=30, batch=16, snapshots=4), range(seeds))
+    return piece_of(run, name, tuple(range(min(2, seeds))))
+
+
+@pytest.fixture(scope="module")
+def pieces():
+    return {name: piece(name, *shape) for name, shape in SHAPES.items()}
+
+
+@pytest.fixture(scope="module")
+def address(pieces, tmp_path_factory):
+    path = tmp_path_factory.mktemp("explorer") / "explorer.html"
+    path.write_text(page([packed(each) for each in pieces.values()]))
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: nothing was clicked")
+    with sync_api.sync_playwright() as play:
+        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def tab(browser, address):
+    """The page, watched: an error in the console or a request to anywhere fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    tab, trouble = context.new_page(), []
+    tab.on("console", lambda message: trouble.append(message.text) if message.type in ("error", "warning") else None)
+    tab.on("pageerror", lambda error: trouble.append(str(error)))
+    tab.on(
+        "request",
+        lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else trouble.append(request.url),
+    )
+    tab.goto(address)
+    tab.wait_for_selector(".badge")
+    yield tab
+    assert trouble == []
+    context.close()
+
+
+def shown(tab):
+    """The model's probabilities as the downloaded numbers give them."""
+    with tab.expect_download() as waiting:
+        tab.click("#json")
+    with open(waiting.value.path()) as file:
+        return json.load(file)
+
+
+def choose(tab, name):
+    tab.select_option("#run", label=name)
+
+
+def summary(tab):
+    return tab.text_content("#summary")
+
+
+@needs_browser
+def test_the_page_agrees_with_python_on_every_shape(tab):
+    badge = tab.locator(".badge")
+    assert "good" in badge.get_attribute("class")
+    assert float(badge.get_attribute("data-worst")) < 1e-5
+    assert "from Python on" in badge.text_content()
+
+
+@needs_browser
+def test_a_wrong_weight_turns_the_badge_red(browser, pieces, tmp_path):
+    one = packed(pieces["two heads"])
+    one["golden"][0]["probabilities"][0][1] += 2e-4
+    (tmp_path / "bad.html").write_text(page([one]))
+    tab = browser.new_page()
+    tab.goto((tmp_path / "bad.html").as_uri())
+    tab.wait_for_selector(".badge.bad")
+    tab.close()
+
+
+@needs_browser
+def test_prompts_are_typed_clicked_drawn_and_checked(tab, pieces):
+    tab.fill("#typed", "2431")
+    assert summary(tab).startswith("After 2431 the model says")
+    assert tab.locator("#answers svg").count() == 2
+    tab.click("#keys button:has-text('5')")
+    assert tab.input_value("#typed") == "24315"
+    tab.click("[data-key=back]")
+    assert tab.input_value("#typed") == "2431"
+    tab.fill("#typed", "249")
+    assert "Unknown token “9”; allowed: 1 to 9 of 0 1 2 3 4 5." in tab.text_content("#warning")
+    assert tab.get_attribute("#typed", "aria-invalid") == "true"
+    assert summary(tab).startswith("After 2431")
+    tab.fill("#typed", "")
+    assert "The prompt is empty" in tab.text_content("#warning")
+    tab.fill("#typed", "1234512345")
+    assert "10 tokens are too many" in tab.text_content("#warning")
+    tab.fill("#typed", "2425")
+    assert "2 is paired with 4 and with 5: no permutation does that." in tab.text_content("#warning")
+    tab.click("#presets button:has-text('the source\\'s trap')")
+    assert tab.input_value("#typed") == "245345322"
+    assert tab.text_content("#warning") == ""
+    tab.click("#presets button:has-text('a random held-out sequence')")
+    drawn = [int(c) for c in tab.input_value("#typed")]
+    run = pieces["two heads"].run
+    held_out = np.asarray(run.world(0).held_out).tolist()
+    pairs = dict(zip(drawn[0:8:2], drawn[1:8:2], strict=True))
+    assert any(all(mapping[x - 1] + 1 == y for x, y in pairs.items()) for mapping in held_out)
+
+
+@needs_browser
+def test_answers_and_oracles_are_the_exact_ones(tab, pieces):
+    prompt = [2, 4, 5, 3, 4, 5, 3, 2, 2]
+    tab.fill("#typed", "".join(map(str, prompt)))
+    numbers, run = shown(tab), pieces["two heads"].run
+    model, task = run.model(0), run.spec.task
+    np.testing.assert_allclose(numbers["probabilities"], jax.nn.softmax(model(jnp.array(prompt))), atol=1e-5)
+    everything = np.asarray(task.posterior(jnp.array(prompt)))
+    trained = np.asarray(task.posterior(jnp.array(prompt), run.world(0).train))
+    for step, exact in enumerate(numbers["exact"]):
+        assert exact["position"] == 2 * step
+        np.testing.assert_allclose(exact["all mappings"], everything[step], atol=1e-6)
+        if exact["training mappings"] is None:
+            assert np.isnan(trained[step]).all()
+        else:
+            np.testing.assert_allclose(exact["training mappings"], trained[step], atol=1e-6)
+    last = tab.locator("#answers svg").last
+    assert "4 100%" in last.get_attribute("aria-label")  # the recall answer, by all mappings
+    assert last.locator("text:has-text('★')").count() == 1
+    assert last.locator("text.used").count() == 3  # 2, 3 and 5 are used; 4 is the answer
+
+
+@needs_browser
+def test_a_silenced_head_changes_the_answer_as_in_python(tab, pieces):
+    prompt = "243125"
+    tab.fill("#typed", prompt)
+    before = shown(tab)["probabilities"]
+    tab.click("[data-key='off-0.1-zero']")
+    assert tab.get_attribute("[data-key='off-0.1-zero']", "aria-pressed") == "true"
+    run = pieces["two heads"].run
+    tokens, edit = jnp.array([int(c) for c in prompt]), knock_out_head(run.spec.model, 0, 1)
+    after = shown(tab)["probabilities"]
+    np.testing.assert_allclose(after, jax.nn.softmax(run.model(0)(tokens, (edit,))), atol=1e-5)
+    assert np.abs(np.array(after) - before).max() > 1e-3
+    tab.click("[data-key='off-0.1-mean']")
+    mean = shown(tab)["probabilities"]
+    assert np.abs(np.array(mean) - after).max() > 1e-6
+    tab.click("[data-key='off-mlp0-zero']")
+    assert np.abs(np.array(shown(tab)["probabilities"]) - mean).max() > 1e-6
+    tab.click("#reset")
+    assert shown(tab)["probabilities"] == before
+    assert tab.is_disabled("#reset")
+
+
+@needs_browser
+def test_an_attention_row_can_be_forced_and_read(tab):
+    tab.fill("#typed", "2431")
+    tab.hover("[data-key='cell-0.0-3-1']")
+    assert "Layer 0, head 0: 3 1 looks at 1 4 with weight" in tab.text_content("#look")
+    tab.click("[data-key='cell-0.0-3-1']")
+    np.testing.assert_allclose(shown(tab)["attention"][0][0][3], [0, 1, 0, 0])
+    tab.click("[data-key='even-0.0-2']")
+    np.testing.assert_allclose(shown(tab)["attention"][0][0][2], [1 / 3, 1 / 3, 1 / 3, 0])
+    tab.click("[data-key='cell-0.0-3-1']")
+    tab.click("[data-key='even-0.0-2']")
+    assert shown(tab)["force"] == {}
+
+
+@needs_browser
+def test_the_keyboard_is_enough(tab):
+    tab.fill("#typed", "2431")
+    tab.focus("[data-key='cell-0.0-0-0']")
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("ArrowRight")
+    assert "1 4 looks at 1 4" in tab.text_content("#look")
+    tab.keyboard.press("Enter")
+    assert shown(tab)["force"] == {"0.0": {"1": 1}}
+    tab.focus("[data-key='off-0.0-zero']")
+    tab.keyboard.press("Space")
+    assert tab.evaluate("document.activeElement.dataset.key") == "off-0.0-zero"  # focus survives the redrawing
+    tab.focus("#time")
+    tab.keyboard.press("ArrowLeft")
+    assert tab.text_content("#step") != "step 30 of 30"
+    names = tab.evaluate("""[...document.querySelectorAll('button, input, select, [role=button], svg')].filter(e =>
+        !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length)).map(e => e.outerHTML)""")
+    assert names == []
+
+
+@needs_browser
+def test_time_seed_and_model_are_followed_everywhere(tab, pieces):
+    run = pieces["two heads"].run
+    steps = run.spec.snapshot_steps()
+    tab.fill("#typed", "2431")
+    for at in range(len(steps)):
+        tab.evaluate(f"const t = document.getElementById('time'); t.value = {at}; t.dispatchEvent(new Event('input'))")
+        assert tab.text_content("#step") == f"step {steps[at]} of {steps[-1]}"
+        expected = jax.nn.softmax(run.model(0, at)(jnp.array([2, 4, 3, 1])))
+        np.testing.assert_allclose(shown(tab)["probabilities"], expected, atol=1e-5)
+    tab.click("[data-key='seed-recall-1']")
+    expected = jax.nn.softmax(run.model(1)(jnp.array([2, 4, 3, 1])))
+    np.testing.assert_allclose(shown(tab)["probabilities"], expected, atol=1e-5)
+    assert tab.is_disabled("[data-key='seed-recall-2']")  # trained, and not in the file
+    assert "not in this file" in tab.get_attribute("[data-key='seed-elimination-2']", "title")
+    choose(tab, "no bias")
+    assert tab.locator("#keys button").count() == 26 + 1
+    assert tab.locator(".part").count() == 2
+    choose(tab, "two layers, pre")
+    assert tab.locator(".part").count() == 2 * (2 + 1)
+
+
+@needs_browser
+def test_play_runs_through_training_and_stops(tab):
+    assert tab.text_content("#play") == "Play"
+    tab.click("#play")
+    assert tab.text_content("#play") == "Pause"
+    tab.wait_for_function("document.getElementById('play').textContent === 'Play'", timeout=10_000)
+    assert tab.text_content("#step") == "step 30 of 30"
+    assert tab.locator("#curves svg").count() == 2
+    assert tab.locator("#curves .cursor").count() == 2
+
+
+@needs_browser
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_cell_of_the_walk_adds_up(tab, name):
+    choose(tab, name)
+    wrong = tab.evaluate("""async () => {
+        const { book, modelOf } = await import('data.js'), { forward } = await import('forward.js');
+        const { walk } = await import('walk.js');
+        const run = book.runs.find((r) => r.name === document.querySelector('#run').selectedOptions[0].textContent);
+        const model = modelOf(run, run.carried[0], run.steps.length - 1), got = forward(model, run.presets[0].tokens);
+        const wrong = [];
+        const lines = walk(model, got, run.token_names).flatMap((step) => step.lines);
+        for (const line of lines) line.values.forEach((row, i) => row.forEach((x, j) => {
+            const how = line.how(i, j);
+            if (!how.terms.length && !how.plus.length) { if (!how.note) wrong.push(line.name); return; }
+            let sum = how.terms.reduce((s, [, a, b]) => s + a * b, 0) + how.plus.reduce((s, [, v]) => s + v, 0);
+            if (line.name.startsWith('S')) sum /= Math.sqrt(model.config.d_model / model.config.n_heads);
+            if (line.name.startsWith('G')) sum = Math.max(sum, 0);
+            if (Math.abs(sum - x) > 1e-9) wrong.push(`${line.name}[${i},${j}] ${sum} ${x}`);
+        }));
+        return wrong;
+    }""")
+    assert wrong == []
+
+
+@needs_browser
+def test_a_number_is_explained_when_clicked(tab):
+    tab.fill("#typed", "2431")
+    tab.click("#walk summary >> nth=0")
+    tab.click("[data-key='n-X-1-0']")
+    text = tab.text_content("#cell")
+    assert "X = E + P" in text
+    assert "E[1,0]" in text
+    assert "P[1,0]" in text
+    tab.click("[data-key=close]")
+    assert tab.text_content("#cell") == ""
+
+
+@needs_browser
+def test_the_address_holds_the_whole_view(tab, browser):
+    choose(tab, "two layers, pre")
+    tab.fill("#typed", "31425")
+    tab.click("[data-key='seed-recall-1']")
+    tab.click("[data-key='off-1.0-mean']")
+    tab.click("[data-key='off-mlp1-zero']")
+    tab.click("[data-key='cell-0.1-2-1']")
+    tab.click("[data-key='even-1.1-3']")
+    tab.evaluate("const t = document.getElementById('time'); t.value = 2; t.dispatchEvent(new Event('input'))")
+    tab.click("#walk summary >> nth=1")
+    first = shown(tab)
+    other = browser.new_page()
+    other.goto(tab.url)
+    other.wait_for_selector(".badge")
+    second = shown(other)
+    assert first == second
+    assert other.locator("#walk details[open]").count() == 1
+    other.close()
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    "address_end", ["#run=none&seed=x&at=-4&prompt=99&off=9.9:zero,mlp7:mean&force=a:b", "#%%%", "#at=1e9&open=abc"]
+)
+def test_a_broken_address_shows_the_page_all_the_same(tab, address, address_end):
+    tab.goto("about:blank")
+    tab.goto(address + address_end)
+    tab.wait_for_selector(".badge.good")
+    assert tab.locator("#answers svg").count() > 0
+    assert shown(tab)["off"] == {}
+
+
+@needs_browser
+def test_the_figure_can_be_had_alone(tab):
+    with tab.expect_download() as waiting:
+        tab.click("#svg")
+    with open(waiting.value.path()) as file:
+        text = file.read()
+    assert text.startswith("<svg")
+    assert "two heads, seed 0, step 30, prompt" in text
+
+
+@needs_browser
+def test_names_become_text_and_not_markup(browser, tmp_path):
+    bad = piece("x", *SHAPES["two heads"], seeds=1)
+    bad = Piece(HOSTILE, HOSTILE, HOSTILE, bad.run, bad.carried)
+    (tmp_path / "hostile.html").write_text(page([packed(bad)]))
+    tab, trouble = browser.new_page(), []
+    tab.on("dialog", lambda dialog: trouble.append(dialog.message))
+    tab.on("pageerror", lambda error: trouble.append(str(error)))
+    tab.goto((tmp_path / "hostile.html").as_uri())
+    tab.wait_for_selector(".badge.good")
+    assert tab.locator("img").count() == 0
+    assert tab.locator("#run option").text_content() == HOSTILE
+    assert trouble == []
+    tab.close()
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [360, 768, 1440])
+def test_nothing_is_wider_than_the_screen(tab, width):
+    tab.set_viewport_size({"width": width, "height": 800})
+    for name in SHAPES:
+        choose(tab, name)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_what_is_packed_is_the_run(pieces):
+    each = pieces["two heads"]
+    found, run = packed(each), each.run
+    assert found["carried"] == [0, 1]
+    assert found["seeds"] == [0, 1, 2]
+    skills = both_skills(run.spec.task, run.model(1), run.world(1))
+    for name in ("elimination", "recall"):
+        assert found["curves"][name][1][-1] == pytest.approx(float(skills[name]))
+        assert found["outcomes"][name][1] == pytest.approx(float(skills[name]))
+    assert page([found]) == page([packed(each)])  # same input, same bytes
+
+
+def test_skills_are_measured_once(pieces, tmp_path, monkeypatch):
+    store, each = Store(tmp_path), pieces["two heads"]
+    first = packed(each, store)
+    monkeypatch.setattr("mnemoscope.explorer.pack.over_seeds", lambda *_: pytest.fail("measured again"))
+    assert packed(each, store) == first
+
+
+def test_bad_choices_are_one_line(tmp_path, pieces):
+    with pytest.raises(UserError, match=r"no runs to explore in .*; make some with 'mnemoscope run remember'"):
+        cli.explore(store=tmp_path)
+    with pytest.raises(UserError, match=r"no stored run starts with 'abc'; there are: none are stored"):
+        cli.explore(("abc",), store=tmp_path)
+    with pytest.raises(UserError, match=r"--seeds takes whole numbers separated by commas, got '1;2'"):
+        cli.explore(("abc",), seeds="1;2", store=tmp_path)
+    each = pieces["two heads"]
+    with pytest.raises(UserError, match=r"no seed 7 in run .*; allowed: 0, 1, 2"):
+        packed(Piece(each.id, "x", "", each.run, (7,)))
+    assert adapter(each.run.spec.task).draws == "a random held-out sequence"

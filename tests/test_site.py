@@ -1,0 +1,140 @@
+"""The site and its figures: made from what is on the disk, the same bytes each time, and nothing from elsewhere."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from mnemoscope import cli
+from mnemoscope.config import UserError
+from mnemoscope.report import books
+from mnemoscope.report.figures import claim_figure, seeds_figure, svg, write_figure
+from mnemoscope.report.site import write_site
+from mnemoscope.store import Store
+from mnemoscope.studies import STUDIES
+from mnemoscope.studies.about import Panel, about, panels
+
+
+class Reader(HTMLParser):
+    """Ids, links and tags of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.tags = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.tags.append(tag)
+        self.ids += [found["id"]] if "id" in found else []
+        self.links += [found[name] for name in ("href", "src") if name in found]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The site of an empty store: published results alone."""
+    folder = tmp_path_factory.mktemp("site")
+    written = write_site(folder / "a", Store(folder / "store"))
+    return {path.name: path.read_text() for path in written}
+
+
+def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
+    assert set(pages) == {"index.html", *(f"{name}.html" for name in STUDIES)}
+    for name, study in STUDIES.items():
+        book = books.ledger(books.published() / "nowhere", name, "full")
+        for test in study.tests:
+            assert f'id="{test.claim.id}"' in pages[f"{name}.html"]
+            assert f'id="{test.claim.id}"' in pages["index.html"]
+        for entry in book.claims if book else ():
+            assert f'class="verdict {entry.verdict}"' in pages[f"{name}.html"]
+        assert about(name).question[:40] in pages[f"{name}.html"]
+    assert "does not hold" in pages["walk.html"]
+
+
+def test_same_input_same_bytes(pages, tmp_path):
+    again = write_site(tmp_path / "site", Store(tmp_path / "store"))
+    assert {path.name: path.read_text() for path in again} == pages
+
+
+def test_pages_load_nothing_from_elsewhere_and_link_to_what_is_there(pages):
+    for name, text in pages.items():
+        page = Reader(text)
+        assert len(page.ids) == len(set(page.ids)), f"{name} has an id twice"
+        assert "link" not in page.tags
+        assert not re.search(r"url\((?!#)", text)
+        for link in page.links:
+            file, _, place = link.partition("#")
+            if not file and not place.startswith("m"):  # matplotlib's markers point at themselves
+                assert place in page.ids or place in text
+                continue
+            if file:
+                assert file in pages, f"{name} links to {link}"
+                assert not place or f'id="{place}"' in pages[file]
+
+
+def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
+    hostile = "<script>alert(1)</script>\"'&"
+    folder = tmp_path / "store" / "ledger" / "quick"
+    folder.mkdir(parents=True)
+    book = books.ledger(tmp_path, "remember", "full")
+    entry = book.claims[0].model_copy(update={"sentence": hostile, "source_figure": hostile})
+    forged = book.model_copy(update={"scale": "quick", "hardware": hostile, "claims": (entry,)})
+    (folder / "remember.json").write_text(forged.model_dump_json())
+    for path in write_site(tmp_path / "site", Store(tmp_path / "store")):
+        assert "<script>alert" not in path.read_text()
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_series_of_every_claim_has_a_panel(study):
+    drawn, found = panels(study), books.evidence(books.published() / "nowhere", study, "full")
+    known = {test.claim.id for test in STUDIES[study].tests}
+    assert set(drawn) <= known
+    for claim, by_seed in found.items():
+        if by_seed:
+            shown = {name for panel in drawn[claim] for name in panel.chosen(tuple(by_seed))}
+            # who masters both skills, and who divides the work, is counted in the sentence; the figure shows the skills
+            assert set(by_seed) - shown <= {"masters both", "divided"}, claim
+            assert all(set(panel.source) <= shown for panel in drawn[claim]), claim
+
+
+def test_a_figure_shows_every_seed_and_the_source():
+    panel = Panel(series=("recall*",), axis="recall", limits=(0, 1), source={"recall": 0.25})
+    figure = seeds_figure([panel], {"recall": [0.0, 0.5, 1.0], "recall more": [0.1] * 7, "other": [3.0]})
+    axes = figure.axes[0]
+    dots = [line.get_xdata() for line in axes.lines if line.get_marker() == "o"]
+    np.testing.assert_array_equal(np.concatenate(dots), [0.0, 0.5, 1.0, *[0.1] * 7])
+    medians = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "|"]
+    assert medians == [0.5, 0.1]
+    assert [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"] == [0.25]
+    assert axes.get_xlabel() == "recall"
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["recall  (3)", "recall more  (7)"]
+    text = svg(figure, "x", 'a "name" <b>')
+    assert 'aria-label="a &quot;name&quot; &lt;b&gt;"' in text
+    assert "currentColor" in text
+    assert "#1c1e21" not in text
+
+
+def test_a_log_axis_keeps_zeros_in_sight():
+    figure = seeds_figure([Panel(series=("*",), axis="loss", log=True)], {"loss": [0.0, 1e-4, 1.0]})
+    assert min(figure.axes[0].lines[0].get_xdata()) == pytest.approx(1e-4 / 2)
+    assert "zero drawn at the left edge" in figure.axes[0].get_xlabel()
+
+
+@pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
+def test_a_figure_alone_is_the_same_each_time(tmp_path, ending, capsys):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        cli.figure("R13", tmp_path / name / f"r13.{ending}", store=tmp_path / "none")
+    assert (tmp_path / "a" / f"r13.{ending}").read_bytes() == (tmp_path / "b" / f"r13.{ending}").read_bytes()
+
+
+def test_figures_that_cannot_be_made_say_so(tmp_path):
+    with pytest.raises(UserError, match=r"unknown kind of figure 'r\.gif'; allowed endings: \.svg, \.pdf, \.png"):
+        write_figure(claim_figure("remember", "R1", (), {}), tmp_path / "r.gif")
+    with pytest.raises(
+        UserError, match=r"nothing to draw for R3 at the scale quick; make it with 'mnemoscope run remember"
+    ):
+        cli.figure("R3", scale="quick", store=tmp_path / "none")
+    with pytest.raises(UserError, match="cannot write"):
+        cli.figure("R1", tmp_path / "no" / "r1.svg", store=tmp_path / "none")
