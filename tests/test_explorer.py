@@ -290,6 +290,33 @@ def test_a_number_is_explained_when_clicked(tab):
 
 
 @needs_browser
+def test_open_numbers_follow_time_and_edits(tab, pieces):
+    run = pieces["two heads"].run
+    tab.fill("#typed", "2431")
+    tab.click("#walk summary >> nth=0")
+    for at in (0, 3):
+        tab.evaluate(f"const t = document.getElementById('time'); t.value = {at}; t.dispatchEvent(new Event('input'))")
+        cell = tab.text_content("[data-key='n-X-1-0']")
+        params = {name: np.asarray(value) for name, value in run.model(0, at).params.items()}
+        assert float(cell) == pytest.approx(params["embed.W_E"][4, 0] + params["pos_embed.W_pos"][1, 0], abs=6e-4)
+    tab.click("#walk summary >> nth=1")
+    assert tab.locator("#walk details[open]").count() == 1
+    tab.click("[data-key='off-0.0-zero']")
+    assert {tab.text_content(f"[data-key='n-Z_h0-{i}-0']") for i in range(4)} == {"0.000"}
+
+
+@needs_browser
+def test_large_matrices_are_folded_until_asked(tab):
+    choose(tab, "wide")
+    tab.click("#walk summary >> nth=6")
+    assert tab.locator("[data-line] td[data-key^='n-W_in-']").count() == 10 * 10
+    tab.click("[data-key='all-W_in']")
+    assert tab.locator("[data-line] td[data-key^='n-W_in-']").count() == 32 * 64
+    tab.click("[data-key='n-W_in-31-63']")
+    assert "W_in[31,63]" in tab.text_content("#cell")
+
+
+@needs_browser
 def test_the_address_holds_the_whole_view(tab, browser):
     choose(tab, "two layers, pre")
     tab.fill("#typed", "31425")

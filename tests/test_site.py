@@ -1,11 +1,14 @@
 """The site and its figures: made from what is on the disk, the same bytes each time, and nothing from elsewhere."""
 
 import re
+import shutil
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import mnemoscope
 from mnemoscope import cli
 from mnemoscope.config import UserError
 from mnemoscope.report import books
@@ -14,6 +17,10 @@ from mnemoscope.report.site import write_site
 from mnemoscope.store import Store
 from mnemoscope.studies import STUDIES
 from mnemoscope.studies.about import Panel, about, panels
+
+HOME = Path(mnemoscope.__file__).parent
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: nothing was clicked")
 
 
 class Reader(HTMLParser):
@@ -96,6 +103,71 @@ def test_every_series_of_every_claim_has_a_panel(study):
             # who masters both skills, and who divides the work, is counted in the sentence; the figure shows the skills
             assert set(by_seed) - shown <= {"masters both", "divided"}, claim
             assert all(set(panel.source) <= shown for panel in drawn[claim]), claim
+
+
+@needs_browser
+def test_the_ledger_is_filtered_sorted_and_opened(pages, tmp_path):
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: nothing was clicked")
+    for name, text in pages.items():
+        (tmp_path / name).write_text(text)
+    with sync_api.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        tab, trouble = browser.new_page(), []
+        tab.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+        tab.on("pageerror", lambda error: trouble.append(str(error)))
+        tab.goto((tmp_path / "index.html").as_uri())
+        total = sum(len(study.tests) for study in STUDIES.values())
+        assert tab.locator(".row:visible").count() == total
+        tab.select_option("[name=study]", "walk")
+        assert tab.locator(".row:visible").count() == len(STUDIES["walk"].tests)
+        tab.select_option("[name=verdict]", "partly")
+        ids = [row.get_attribute("id") for row in tab.locator(".row:visible").all()]
+        assert ids == ["W4", "W5"]
+        tab.select_option("[name=study]", "")
+        tab.select_option("[name=verdict]", "")
+        tab.select_option("[name=sort]", "verdict")
+        verdicts = [row.get_attribute("data-verdict") for row in tab.locator(".row").all()]
+        assert verdicts == sorted(verdicts, key=["reproduced", "partly", "refuted", "undecided", "none"].index)
+        assert tab.text_content("#filters output") == f"{total} of {total} claims"
+        tab.click("#R13 summary")
+        assert tab.locator("#R13 .facts").is_visible()
+        without = browser.new_context(java_script_enabled=False).new_page()
+        without.goto((tmp_path / "index.html").as_uri())
+        assert without.locator(".row:visible").count() == total
+        without.click("#R13 summary")
+        assert without.locator("#R13 .facts").is_visible()
+        browser.close()
+    assert trouble == []
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+@pytest.mark.parametrize("sheet", ["report/site/site.css", "explorer/style.css"])
+def test_text_has_the_contrast_of_wcag_aa(sheet):
+    """4.5 to 1 for every colour that text has, on the paper and on the band, in light and in dark."""
+    text = (HOME / sheet).read_text()
+    light, dark = re.findall(r":root \{([^}]*)\}", text)
+    for part in (light, dark):
+        colours = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", part))
+        names = set(colours) - {
+            "paper",
+            "band",
+            "line",
+            "heat",
+            "bar",
+            "strong",
+            "seed",
+            "source",
+        }  # not the colour of a text
+        assert names >= {"ink", "quiet"}
+        for name in names:
+            for ground in ("paper", "band"):
+                bright, dim = sorted((luminance(colours[name]), luminance(colours[ground])), reverse=True)
+                assert (bright + 0.05) / (dim + 0.05) >= 4.5, f"{name} on {ground}"
 
 
 def test_a_figure_shows_every_seed_and_the_source():

@@ -12,8 +12,19 @@ function floats(run) {
   return unpacked.get(run.id);
 }
 
-/** The model of one seed at one snapshot: {config, params}. */
+const built = new Map();
+
+/** The model of one seed at one snapshot: {config, params}; the last ones stay at hand. */
 export function modelOf(run, seed, at) {
+  const key = `${run.id} ${seed} ${at}`;
+  if (!built.has(key)) {
+    if (built.size >= 32) built.delete(built.keys().next().value);
+    built.set(key, build(run, seed, at));
+  }
+  return built.get(key);
+}
+
+function build(run, seed, at) {
   const size = run.parameters.reduce((sum, [, shape]) => sum + shape.reduce((a, b) => a * b, 1), 0);
   let from = (run.carried.indexOf(seed) * run.steps.length + at) * size;
   const params = {}, data = floats(run);

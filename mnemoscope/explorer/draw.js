@@ -28,6 +28,19 @@ export function bars(title, names, p, oracles, marks) {
 
 const shade = (value) => `color-mix(in srgb, var(--heat) ${Math.round(100 * Math.min(1, Math.max(0, value)))}%, var(--paper))`;
 
+/** Arrow keys move the focus from cell to cell of a table; Enter and the space bar click. */
+export function moveAround(event) {
+  const cell = event.target.closest("td[data-row]");
+  if (!cell) return;
+  if (event.key === "Enter" || event.key === " ") { event.preventDefault(); cell.click(); return; }
+  const row = cell.parentElement, place = [...row.children].indexOf(cell);
+  const beside = { ArrowLeft: cell.previousElementSibling, ArrowRight: cell.nextElementSibling,
+    ArrowUp: row.previousElementSibling?.children[place], ArrowDown: row.nextElementSibling?.children[place] };
+  if (!(event.key in beside)) return;
+  event.preventDefault();
+  if (beside[event.key]?.matches("td[data-row]")) { cell.tabIndex = -1; beside[event.key].tabIndex = 0; beside[event.key].focus(); }
+}
+
 /** One head's attention as a table: rows ask, columns are looked at. */
 export function heat(key, pattern, labels, forced, { look, force, even }) {
   const cells = pattern.map((row, i) => h("tr", {},
@@ -39,17 +52,7 @@ export function heat(key, pattern, labels, forced, { look, force, even }) {
       "aria-label": `from ${labels[i]} to ${labels[j]}: ${value.toFixed(3)}`, title: `${labels[i]} → ${labels[j]}: ${value.toFixed(3)}`,
       onmouseenter: () => look(i, j, value), onfocus: () => look(i, j, value), onclick: () => force(i, j),
     }, value < 0.005 ? "" : value.toFixed(2).replace(/^0/, ""))))));
-  const keys = (event) => {
-    const cell = event.target.closest("td[data-row]");
-    if (!cell) return;
-    if (event.key === "Enter" || event.key === " ") { event.preventDefault(); cell.click(); return; }
-    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    const next = event.currentTarget.querySelector(`td[data-row="${+cell.dataset.row + step[0]}"][data-column="${+cell.dataset.column + step[1]}"]`);
-    if (next) { cell.tabIndex = -1; next.tabIndex = 0; next.focus(); }
-  };
-  return h("table", { class: "heat", onkeydown: keys }, h("thead", {}, h("tr", {}, h("td", {}), labels.map((label) => h("th", { scope: "col" }, label)))), h("tbody", {}, cells));
+  return h("table", { class: "heat", onkeydown: moveAround }, h("thead", {}, h("tr", {}, h("td", {}), labels.map((label) => h("th", { scope: "col" }, label)))), h("tbody", {}, cells));
 }
 
 /** Curves against training steps on a log axis, with a cursor. `lines` are [name, steps, values]. */

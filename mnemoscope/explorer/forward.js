@@ -6,22 +6,30 @@
 
 const EPS = 1e-5;
 
+const unpacked = new WeakMap(); // a parameter is cut into rows once, not once for every forward pass
+
 /** One block of a parameter as rows; `at` picks a head out of a stack. */
-export function rows({ shape, data }, at = null) {
-  const [n, m] = shape.slice(-2), from = at === null ? 0 : at * n * m;
-  return Array.from({ length: n }, (_, i) => Array.from(data.subarray(from + i * m, from + (i + 1) * m)));
+export function rows(parameter, at = null) {
+  if (!unpacked.has(parameter)) unpacked.set(parameter, new Map());
+  const known = unpacked.get(parameter);
+  if (!known.has(at)) {
+    const [n, m] = parameter.shape.length === 1 ? [1, parameter.shape[0]] : parameter.shape.slice(-2), from = at === null ? 0 : at * n * m;
+    known.set(at, Array.from({ length: n }, (_, i) => Array.from(parameter.data.subarray(from + i * m, from + (i + 1) * m))));
+  }
+  return known.get(at);
 }
 
-const vector = ({ shape, data }, at = null) => {
-  const n = shape.at(-1), from = at === null ? 0 : at * n;
-  return Array.from(data.subarray(from, from + n));
-};
+/** A bias; one row of a stack of them where `at` says so. */
+const vector = (parameter, at = null) => rows(parameter)[at ?? 0];
 
 export function multiply(a, b) {
   const m = b[0].length;
   return a.map((row) => {
     const out = new Array(m).fill(0);
-    row.forEach((x, k) => { for (let j = 0; j < m; j++) out[j] += x * b[k][j]; });
+    for (let k = 0; k < row.length; k++) {
+      const x = row[k], other = b[k];
+      if (x !== 0) for (let j = 0; j < m; j++) out[j] += x * other[j];
+    }
     return out;
   });
 }

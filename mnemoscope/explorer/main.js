@@ -1,7 +1,7 @@
 // The page: reads the address, computes, draws; every control changes the address, and the address changes the page.
 
 import { book, modelOf, worldOf } from "data.js";
-import { bars, curves, heat } from "draw.js";
+import { bars, curves, heat, moveAround } from "draw.js";
 import { byId, h, percent, put, s, save } from "dom.js";
 import { forward, means } from "forward.js";
 import { read, write } from "state.js";
@@ -9,7 +9,9 @@ import { adapter, parse, random, written } from "tasks.js";
 import { walk } from "walk.js";
 
 const MOST = 24; // positions shown in a heat map
-const MEAN_OVER = 64; // sequences that a mean is taken over
+const FOLD = 10; // rows and columns of a matrix shown before it is folded
+const whole = new Set(); // matrices that are shown whole all the same
+const MEAN_OVER = 24; // sequences that a mean is taken over
 let state = read(book.runs, location.hash), now = null, playing = null, drawn = 0, wrong = "";
 const cachedMeans = new Map();
 
@@ -169,20 +171,40 @@ function training() {
     skills.length ? curves("share right, held out", skills, { low: 0, high: 1, cursor, last, unit: "steps" }) : null);
 }
 
+let walked = { key: "", steps: [] };
+
 function numbers() {
   const steps = walk(now.model, now.got, state.run.token_names, now.edits), open = new Set(state.open);
+  const key = JSON.stringify([state.run.id, state.open, [...whole], state.tokens]), same = key === walked.key;
+  walked = { key, steps };
+  if (same) { // only values moved: the tables stay, and their numbers follow
+    for (const cell of byId("walk").querySelectorAll("td[data-row]")) {
+      const [step, line] = cell.closest("[data-line]").dataset.line.split(" ");
+      const text = steps[step].lines[line].values[cell.dataset.row][cell.dataset.column].toFixed(3);
+      if (cell.textContent !== text) cell.textContent = text;
+    }
+    return;
+  }
   put(byId("walk"), steps.map((step, n) => h("details", { open: open.has(n), ontoggle: (e) => {
-    if (e.target.open === new Set(state.open).has(n)) return;
-    go({ open: e.target.open ? [...state.open, n].sort((a, b) => a - b) : state.open.filter((k) => k !== n) });
-  } }, h("summary", { "data-key": `open-${n}` }, `${n + 1}. ${step.title}`), open.has(n) ? h("div", { class: "lines" }, step.lines.map((line) => matrix(line))) : null)));
+    if (e.target.open === state.open.includes(n)) return;
+    go({ open: e.target.open ? [n] : [] }); // one at a time: thousands of cells would be slow
+  } }, h("summary", { "data-key": `open-${n}` }, `${n + 1}. ${step.title}`), open.has(n) ? h("div", { class: "lines" }, step.lines.map((line, k) => matrix(line, n, k))) : null)));
 }
 
-function matrix(line) {
-  const columns = line.values[0].length;
-  const head = line.columns ? h("thead", {}, h("tr", {}, h("td", {}), line.columns.map((name) => h("th", { scope: "col" }, name)))) : null;
-  return h("div", { class: line.formula ? "matrix" : "matrix given" }, h("p", {}, h("i", {}, line.formula ? `${line.name} = ${line.formula}` : line.name), h("small", {}, ` ${line.values.length} by ${columns}${line.formula ? "" : ", learned"}`)),
-    h("div", { class: "scroll" }, h("table", { class: "numbers" }, head, h("tbody", {}, line.values.map((row, i) => h("tr", {}, h("th", { scope: "row" }, line.rows[i]),
-      row.map((x, j) => h("td", {}, h("button", { type: "button", "data-key": `n-${line.name}-${i}-${j}`, tabindex: i || j ? -1 : 0, onclick: () => explain(line, i, j) }, x.toFixed(3)))))))))); 
+/** Which of n rows or columns are shown; null stands for the gap. */
+const folded = (n, all) => (all || n <= FOLD + 1 ? Array.from({ length: n }, (_, i) => i) : [...Array(FOLD - 1).keys(), null, n - 1]);
+
+function matrix(line, step, place) {
+  const all = whole.has(line.name), down = folded(line.values.length, all), across = folded(line.values[0].length, all);
+  const head = line.columns ? h("thead", {}, h("tr", {}, h("td", {}), across.map((j) => h("th", { scope: "col" }, j === null ? "…" : line.columns[j])))) : null;
+  const cell = (i, j) => (i === null || j === null ? h("td", {}, "…")
+    : h("td", { role: "button", tabindex: i || j ? -1 : 0, "data-key": `n-${line.name}-${i}-${j}`, "data-row": i, "data-column": j }, line.values[i][j].toFixed(3)));
+  const large = down.includes(null) || across.includes(null) || all;
+  return h("div", { class: line.formula ? "matrix" : "matrix given", "data-line": `${step} ${place}` }, h("p", {}, h("i", {}, line.formula ? `${line.name} = ${line.formula}` : line.name),
+    h("small", {}, ` ${line.values.length} by ${line.values[0].length}${line.formula ? "" : ", learned"} `),
+    large ? h("button", { type: "button", class: "small", "data-key": `all-${line.name}`, "aria-pressed": all, onclick: () => { if (all) whole.delete(line.name); else whole.add(line.name); numbers(); } }, all ? "fold" : "show all") : null),
+  h("div", { class: "scroll" }, h("table", { class: "numbers", onkeydown: moveAround, onclick: (e) => { const at = e.target.closest("td[data-row]"); if (at) explain(walked.steps[step].lines[place], +at.dataset.row, +at.dataset.column); } }, head,
+    h("tbody", {}, down.map((i) => h("tr", {}, h("th", { scope: "row" }, i === null ? "…" : line.rows[i]), across.map((j) => cell(i, j))))))));
 }
 
 function explain(line, i, j) {
@@ -191,7 +213,8 @@ function explain(line, i, j) {
   put(byId("cell"), h("h3", {}, `${line.name}[${i},${j}] = ${show(value)}`), line.formula ? h("p", {}, h("i", {}, `${line.name} = ${line.formula}`)) : null,
     lines.length ? h("table", { class: "numbers" }, h("tbody", {}, lines.map(([label, product, x]) => h("tr", {}, h("th", { scope: "row" }, label), h("td", {}, product), h("td", {}, show(x)))),
       h("tr", { class: "sum" }, h("th", { scope: "row" }, "sum"), h("td", {}), h("td", {}, show(lines.reduce((sum, [, , x]) => sum + x, 0)))))) : null,
-    how.note ? h("p", {}, how.note) : null, h("button", { type: "button", "data-key": "close", onclick: () => byId("cell").replaceChildren() }, "Close"));
+    how.note ? h("p", {}, how.note) : null,
+    h("button", { type: "button", "data-key": "close", onclick: () => byId("cell").replaceChildren() }, "Close"));
   byId("cell").scrollIntoView({ block: "nearest" });
 }
 

@@ -25,7 +25,7 @@ export function read(runs, hash) {
     const row = Number(found[2]), to = found[4] ? "even" : Number(found[3]);
     if (row < prompt.length && (to === "even" || to <= row)) (force[found[1]] ??= {})[row] = to;
   }
-  const open = (asked.get("open") ?? "").split(",").filter((x) => /^\d+$/.test(x)).map(Number);
+  const open = (asked.get("open") ?? "").split(",").filter((x) => /^\d+$/.test(x)).map(Number).slice(0, 1);
   return { run, seed, at: Number.isInteger(at) && at >= 0 && at <= last ? at : last, tokens: prompt, off, force, open };
 }
 
