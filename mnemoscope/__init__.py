@@ -20,8 +20,8 @@ if TYPE_CHECKING:
         patch,
         replace,
     )  # fmt: skip
-    from mnemoscope.spec import Adam, Spec
-    from mnemoscope.tasks import Permutation
+    from mnemoscope.spec import SGD, Adam, Spec
+    from mnemoscope.tasks import Bigrams, Cycle, Permutation, read_corpus
     from mnemoscope.train import Run, fit
 
 _HOME = {
@@ -29,14 +29,14 @@ _HOME = {
     "mnemoscope.model": [
         "Edit", "ModelConfig", "Transformer", "force_pattern", "knock_out_head", "knock_out_mlp", "patch", "replace",
     ],
-    "mnemoscope.spec": ["Adam", "Spec"],
-    "mnemoscope.tasks": ["Permutation"],
+    "mnemoscope.spec": ["SGD", "Adam", "Spec"],
+    "mnemoscope.tasks": ["Bigrams", "Cycle", "Permutation", "read_corpus"],
     "mnemoscope.train": ["Run", "fit"],
 }  # fmt: skip
 
 __all__ = [
-    "Adam", "Edit", "ModelConfig", "Permutation", "Run", "Spec", "Transformer", "UserError", "fit", "force_pattern",
-    "knock_out_head", "knock_out_mlp", "patch", "replace",
+    "SGD", "Adam", "Bigrams", "Cycle", "Edit", "ModelConfig", "Permutation", "Run", "Spec", "Transformer", "UserError", "fit",
+    "force_pattern", "knock_out_head", "knock_out_mlp", "patch", "read_corpus", "replace",
 ]  # fmt: skip
 
 

@@ -219,7 +219,7 @@ def walk(
     run: str = "",
     seed: int | None = None,
     snapshot: int = -1,
-    format: Literal["text", "md", "html", "latex", "pdf"] = "text",
+    format: str = "text",
     out: Path | None = None,
     digits: int = 4,
     store: StoreDir = DEFAULT_STORE,
@@ -238,6 +238,9 @@ def walk(
     if not 0 <= digits <= 12:
         raise UserError(f"--digits must be 0 to 12, got {digits}")
     from mnemoscope.report.walk import FORMATS, write_pdf
+
+    if format not in (*FORMATS, "pdf"):
+        raise UserError(unknown("format", format, (*FORMATS, "pdf")))
     from mnemoscope.studies.walk.chosen import chosen, title, walked
 
     with _console(stderr=True).status("looking for the model") as status:
@@ -343,7 +346,8 @@ def explore(
 
     Args:
         runs: Ids of stored runs, or how they start ('mnemoscope runs' lists them). Nothing: the studies' quick runs.
-        seeds: Which seeds go along, separated by commas: 0,3,17. Nothing: the first three that finished.
+        seeds: Which seeds go along with their whole training, separated by commas: 0,3,17; the others with its end.
+            Nothing: the first two that finished.
         out: The file to write.
         open_: Open it in the browser.
     """

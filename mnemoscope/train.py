@@ -137,7 +137,12 @@ def train_step(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array
     trained, frozen = parted(spec, state.params)
     read = spec.task.read_positions
     loss, gradient = jax.value_and_grad(lambda p: batch_loss(spec.model, {**frozen, **p}, batch, read))(trained)
-    updates, optimiser = spec.optimiser.transformation(spec.steps).update(gradient, state.optimiser, trained)
+    # a parameter that is held back has no gradient and, for its decay, no size: nothing of it moves, not even a bit
+    waits = {name: step < release for name, release in spec.released().items()}
+    gradient, sizes = (
+        {**tree, **{n: jnp.where(wait, 0.0, tree[n]) for n, wait in waits.items()}} for tree in (gradient, trained)
+    )
+    updates, optimiser = spec.optimiser.transformation(spec.steps).update(gradient, state.optimiser, sizes)
     trained = cast(Params, optax.apply_updates(trained, updates))
     params = {name: (frozen | trained)[name] for name in state.params}  # in the order of the computation
     return State(params, optimiser, state.loss_sum + loss, state.good_steps + jnp.isfinite(loss))

@@ -232,8 +232,13 @@ def test_time_seed_and_model_are_followed_everywhere(tab, pieces):
     tab.click("[data-key='seed-recall-1']")
     expected = jax.nn.softmax(run.model(1)(jnp.array([2, 4, 3, 1])))
     np.testing.assert_allclose(shown(tab)["probabilities"], expected, atol=1e-5)
-    assert tab.is_disabled("[data-key='seed-recall-2']")  # trained, and not in the file
-    assert "not in this file" in tab.get_attribute("[data-key='seed-elimination-2']", "title")
+    tab.click("[data-key='seed-elimination-2']")  # in the file with its end alone
+    expected = jax.nn.softmax(run.model(2)(jnp.array([2, 4, 3, 1])))
+    np.testing.assert_allclose(shown(tab)["probabilities"], expected, atol=1e-5)
+    assert tab.is_disabled("#time")
+    assert "only the end of training" in tab.text_content("#only")
+    tab.select_option("#seed", "0")
+    assert tab.is_enabled("#time")
     choose(tab, "no bias")
     assert tab.locator("#keys button").count() == 26 + 1
     assert tab.locator(".part").count() == 2
@@ -300,7 +305,7 @@ def test_open_numbers_follow_time_and_edits(tab, pieces):
         params = {name: np.asarray(value) for name, value in run.model(0, at).params.items()}
         assert float(cell) == pytest.approx(params["embed.W_E"][4, 0] + params["pos_embed.W_pos"][1, 0], abs=6e-4)
     tab.click("#walk summary >> nth=1")
-    assert tab.locator("#walk details[open]").count() == 1
+    tab.wait_for_function("document.querySelectorAll('#walk details[open]').length === 1")  # one at a time
     tab.click("[data-key='off-0.0-zero']")
     assert {tab.text_content(f"[data-key='n-Z_h0-{i}-0']") for i in range(4)} == {"0.000"}
 
@@ -388,12 +393,17 @@ def test_what_is_packed_is_the_run(pieces):
     each = pieces["two heads"]
     found, run = packed(each), each.run
     assert found["carried"] == [0, 1]
-    assert found["seeds"] == [0, 1, 2]
+    assert found["seeds"] == found["opened"] == [0, 1, 2]
     skills = both_skills(run.spec.task, run.model(1), run.world(1))
     for name in ("elimination", "recall"):
         assert found["curves"][name][1][-1] == pytest.approx(float(skills[name]))
         assert found["outcomes"][name][1] == pytest.approx(float(skills[name]))
     assert page([found]) == page([packed(each)])  # same input, same bytes
+
+
+def test_too_many_seeds_leave_the_page_small(pieces, monkeypatch):
+    monkeypatch.setattr("mnemoscope.explorer.pack.MOST_ENDS", 10)
+    assert packed(pieces["two heads"])["opened"] == [0, 1]
 
 
 def test_skills_are_measured_once(pieces, tmp_path, monkeypatch):

@@ -37,13 +37,15 @@ PROMPT = [2, 4, 5, 3, 4, 5, 3, 2, 2]
 shapes = st.fixed_dictionaries({
     "n_heads": st.integers(1, 3), "d_head": st.integers(1, 5), "n_layers": st.integers(1, 2),
     "d_mlp": st.sampled_from([0, 7]), "norm": st.sampled_from(["none", "pre", "post"]), "bias": st.booleans(),
-    "tied": st.booleans(), "unembed_bias": st.booleans(),
+    "tied": st.booleans(), "unembed_bias": st.booleans(), "act": st.sampled_from(["relu", "linear"]),
+    "mlp_on": st.sampled_from([None, (), (0,)]),
 })  # fmt: skip
 
 
 def config_of(shape):
-    rest = {name: value for name, value in shape.items() if name != "d_head"}
-    return ModelConfig(d_model=shape["n_heads"] * shape["d_head"], **rest)
+    rest = {name: value for name, value in shape.items() if name not in ("d_head", "mlp_on")}
+    on = shape.get("mlp_on") if shape["d_mlp"] else None
+    return ModelConfig(d_model=shape["n_heads"] * shape["d_head"], mlp_layers=on, **rest)
 
 
 def shaken(config, seed=0, dtype=np.float32):
@@ -77,9 +79,10 @@ def numpy_forward(c, p, tokens):
         x = x + out + (p[f"{at}.attn.b_O"] if c.bias else zero)
         if c.norm == "post":
             x = norm(f"{at}.ln1", x)
-        if c.d_mlp:
+        if f"{at}.mlp.W_in" in p:
             seen = norm(f"{at}.ln2", x) if c.norm == "pre" else x
-            hidden = np.maximum(seen @ p[f"{at}.mlp.W_in"] + (p[f"{at}.mlp.b_in"] if c.bias else zero), 0)
+            hidden = seen @ p[f"{at}.mlp.W_in"] + (p[f"{at}.mlp.b_in"] if c.bias else zero)
+            hidden = np.maximum(hidden, 0) if c.act == "relu" else hidden
             x = x + hidden @ p[f"{at}.mlp.W_out"] + (p[f"{at}.mlp.b_out"] if c.bias else zero)
             if c.norm == "post":
                 x = norm(f"{at}.ln2", x)
@@ -294,3 +297,31 @@ def test_attention_agrees_with_pytorch(heads):
         out, weights = theirs(x, x, x, attn_mask=mask, average_attn_weights=False)
     np.testing.assert_allclose(trace["blocks.0.hook_attn_out"], out[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(trace[f"{at}.hook_pattern"], weights[0], rtol=1e-4, atol=1e-5)
+
+
+def test_the_feed_forward_layer_stands_where_it_is_asked_for():
+    config = ModelConfig(
+        d_model=4, n_heads=1, n_layers=2, d_mlp=4, mlp_layers=(1,), act="linear", identity=("*.W_Q", "*.W_in")
+    )
+    names = parameter_shapes(config, 3, 3)
+    assert "blocks.1.mlp.W_in" in names
+    assert "blocks.0.mlp.W_in" not in names
+    params = init(config, 3, 3, key=jax.random.key(0))
+    for name in ("blocks.0.attn.W_Q", "blocks.1.attn.W_Q"):
+        np.testing.assert_array_equal(params[name], np.eye(4)[None])
+    np.testing.assert_array_equal(params["blocks.1.mlp.W_in"], np.eye(4))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"n_layers": 2, "mlp_layers": (2,)}, r"mlp_layers=\[2\] .* allowed: layers from 0 to 1"),
+        ({"d_mlp": 0, "mlp_layers": (0,)}, "and a d_mlp above 0"),
+        ({"identity": ("*.W_X",)}, r"unknown parameter in identity '\*\.W_X'"),
+        ({"n_heads": 2, "identity": ("*.W_Q",)}, "which is no square matrix in this model"),
+        ({"n_heads": 1, "d_mlp": 5, "identity": ("*.W_in",)}, "which is no square matrix in this model"),
+    ],
+)
+def test_parts_that_cannot_be_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        ModelConfig(d_model=4, **({"n_heads": 1} | fields))

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from mnemoscope import train
 from mnemoscope.config import UserError
 from mnemoscope.model import ModelConfig, Transformer, forward
-from mnemoscope.spec import Adam, Spec
+from mnemoscope.spec import SGD, Adam, Spec
 from mnemoscope.tasks import Permutation
 from mnemoscope.train import fit, programs, seed_keys, start, train_step
 
@@ -182,3 +182,39 @@ def test_a_model_goes_through_vmap():
     assert isinstance(run.models(), Transformer)
     for row, seed in enumerate(run.seeds):
         np.testing.assert_allclose(together[row], run.model(seed)(tokens), atol=1e-5)
+
+
+def test_sgd_is_the_rule_it_says():
+    """v <- momentum v + gradient + decay p, p <- p - lr v, by hand for two steps."""
+    optimiser = SGD(lr=0.1, momentum=0.5, weight_decay=0.01).transformation(10)
+    p, v = 2.0, 0.0
+    params, state = {"p": jnp.array(p)}, optimiser.init({"p": jnp.array(p)})
+    for gradient in (1.0, -3.0):
+        updates, state = optimiser.update({"p": jnp.array(gradient)}, state, params)
+        params = optax.apply_updates(params, updates)
+        v = 0.5 * v + gradient + 0.01 * p
+        p = p - 0.1 * v
+        assert float(params["p"]) == pytest.approx(p, rel=1e-6)
+
+
+@pytest.mark.parametrize("optimiser", [SGD(lr=0.1, momentum=0.9, weight_decay=0.1), Adam(lr=1e-2, weight_decay=0.1)])
+def test_a_parameter_is_held_back_to_the_last_bit_until_its_release(optimiser):
+    release = (("*.W_K", 6), ("embed.*", 3))
+    spec = Spec(task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), optimiser=optimiser, steps=10, batch=4,
+                snapshots=20, release=release)  # fmt: skip
+    run = fit(spec, range(2))
+    steps = spec.snapshot_steps()
+    for name, values in run.snapshots.items():
+        begins = {"blocks.0.attn.W_K": 6, "embed.W_E": 3}.get(name, 0)
+        for at, step in enumerate(steps):
+            moved = (values[:, at] != values[:, 0]).any()
+            assert moved == (step > begins), f"{name} at step {step}"
+
+
+def test_a_release_that_names_nothing_trained_is_refused():
+    with pytest.raises(ValueError, match=r"unknown trained parameter in release 'blocks\.7\.\*'"):
+        Spec(task=Permutation(n_symbols=3), release=(("blocks.7.*", 3),))
+    with pytest.raises(ValueError, match="unknown trained parameter in release"):
+        Spec(task=Permutation(n_symbols=3), model=ModelConfig(frozen=("*.W_K",)), release=(("*.W_K", 3),))
+    plain = Spec(task=Permutation(n_symbols=3))
+    assert "release" not in plain.canonical_json()  # an older Spec keeps its identity

@@ -251,6 +251,7 @@ def test_any_stored_run_can_be_walked(tmp_path, capsys):
         ({"run": "nothing"}, "no stored run starts with 'nothing'; there are: "),
         ({"run": run.spec.digest(), "seed": 5}, "no seed 5 in this run; allowed: 0, 1"),
         ({"run": run.spec.digest(), "snapshot": 7}, "no snapshot 7 in this run; allowed: 0 to 1"),
+        ({"format": "docx"}, "unknown format 'docx'; allowed: text, md, html, latex, pdf"),
         ({"run": run.spec.digest(), "digits": 40}, "--digits must be 0 to 12, got 40"),
         ({"run": run.spec.digest(), "out": tmp_path / "no" / "w.txt"}, "cannot write"),
     ):

@@ -26,7 +26,8 @@ export function modelOf(run, seed, at) {
 
 function build(run, seed, at) {
   const size = run.parameters.reduce((sum, [, shape]) => sum + shape.reduce((a, b) => a * b, 1), 0);
-  let from = (run.carried.indexOf(seed) * run.steps.length + at) * size;
+  const row = run.opened.indexOf(seed), whole = run.carried.length; // first those with every snapshot, then ends alone
+  let from = (row < whole ? row * run.steps.length + at : whole * run.steps.length + row - whole) * size;
   const params = {}, data = floats(run);
   for (const [name, shape] of run.parameters) {
     const n = shape.reduce((a, b) => a * b, 1);
@@ -36,4 +37,4 @@ function build(run, seed, at) {
   return { config: run.spec.model, params };
 }
 
-export const worldOf = (run, seed) => run.worlds[run.carried.indexOf(seed)];
+export const worldOf = (run, seed) => run.worlds[run.opened.indexOf(seed)];

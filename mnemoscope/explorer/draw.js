@@ -48,7 +48,7 @@ export function heat(key, pattern, labels, forced, { look, force, even }) {
       title: "spread this row evenly", "aria-label": `from ${labels[i]}: spread evenly`, onclick: () => even(i) }, labels[i])),
     row.map((value, j) => (j > i ? h("td", { class: "unseen" }) : h("td", {
       tabindex: i === 0 && j === 0 ? 0 : -1, "data-key": `cell-${key}-${i}-${j}`, "data-row": i, "data-column": j, role: "button",
-      style: `background:${shade(value)}`, class: forced[i] === j ? "forced" : value > 0.55 ? "strong" : "",
+      style: `background:${shade(value)}`, class: `${forced[i] === j ? "forced" : ""} ${value > 0.55 ? "strong" : ""}`.trim() || null,
       "aria-label": `from ${labels[i]} to ${labels[j]}: ${value.toFixed(3)}`, title: `${labels[i]} → ${labels[j]}: ${value.toFixed(3)}`,
       onmouseenter: () => look(i, j, value), onfocus: () => look(i, j, value), onclick: () => force(i, j),
     }, value < 0.005 ? "" : value.toFixed(2).replace(/^0/, ""))))));

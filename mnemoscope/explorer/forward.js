@@ -86,10 +86,10 @@ export function forward(model, tokens, edits = {}) {
     got.summed = x = add(x, got.attention);
     if (config.norm === "post") x = norm(`${at}.ln1`, x);
     got.middle = x;
-    if (config.d_mlp) {
+    if (params[`${at}.mlp.W_in`]) {
       got.fed = config.norm === "pre" ? norm(`${at}.ln2`, x) : x;
       got.pre = addRow(multiply(got.fed, rows(params[`${at}.mlp.W_in`])), bias(`${at}.mlp.b_in`));
-      got.post = got.pre.map((row) => row.map((v) => Math.max(v, 0)));
+      got.post = config.act === "linear" ? got.pre : got.pre.map((row) => row.map((v) => Math.max(v, 0)));
       got.mlp = mlps[layer] ? mlps[layer].slice(0, n)
         : addRow(multiply(got.post, rows(params[`${at}.mlp.W_out`])), bias(`${at}.mlp.b_out`));
       got.together = x = add(x, got.mlp);

@@ -66,9 +66,15 @@ function onTokens(tokens) {
 function pickRun(id) {
   const run = book.runs.find((r) => r.id === id);
   stop();
+  byId("look").textContent = "";
   wrong = "";
   go({ ...read(book.runs, `#run=${encodeURIComponent(id)}`), open: state.open });
   byId("typed").value = written(run, state.tokens);
+}
+
+function pickSeed(seed) {
+  stop();
+  go({ seed, at: state.run.carried.includes(seed) ? state.at : state.run.steps.length - 1 });
 }
 
 function stop() {
@@ -91,16 +97,16 @@ function models() {
   put(byId("models"),
     h("label", {}, "Model ", h("select", { id: "run", "data-key": "run", onchange: (e) => pickRun(e.target.value) },
       book.runs.map((r) => h("option", { value: r.id, selected: r === run }, r.name)))),
-    h("label", {}, "Seed ", h("select", { id: "seed", "data-key": "seed", onchange: (e) => go({ seed: Number(e.target.value) }) },
-      run.carried.map((n) => h("option", { value: n, selected: n === seed }, n)))),
+    h("label", {}, "Seed ", h("select", { id: "seed", "data-key": "seed", onchange: (e) => pickSeed(Number(e.target.value)) },
+      run.opened.map((n) => h("option", { value: n, selected: n === seed }, n)))),
     h("p", { class: "note" }, run.about));
   const outcomes = Object.entries(run.outcomes), skills = outcomes.filter(([name]) => name !== "loss");
-  put(byId("strip"), h("p", { class: "note" }, "Every seed at the end of training; framed seeds are in this file and can be opened."), (skills.length ? skills : outcomes).map(([name, values]) => {
+  put(byId("strip"), h("p", { class: "note" }, "Every seed at the end of training: click one to open it. In framed ones the whole training can be scrubbed through."), (skills.length ? skills : outcomes).map(([name, values]) => {
     const share = name === "loss" ? Math.max(...values.filter(Number.isFinite), 1e-9) : 1;
     return h("div", { class: "strip", role: "group", "aria-label": `${name} of every seed` }, h("span", { class: "note" }, name), run.seeds.map((n, i) => {
-      const here = run.carried.includes(n), known = typeof values[i] === "number", told = `seed ${n}: ${name} ${known ? values[i].toPrecision(3) : "diverged"}`;
-      return h("button", { type: "button", disabled: !here, class: n === seed ? "seed chosen" : "seed", "data-key": `seed-${name}-${n}`, "aria-pressed": n === seed, title: here ? told : `${told} (not in this file)`,
-        "aria-label": told, onclick: () => go({ seed: n }) }, h("span", { style: `height:${known ? Math.round(100 * values[i] / share) : 0}%` }));
+      const here = run.opened.includes(n), known = typeof values[i] === "number", told = `seed ${n}: ${name} ${known ? values[i].toPrecision(3) : "diverged"}`;
+      return h("button", { type: "button", disabled: !here, class: `seed ${n === seed ? "chosen" : ""} ${run.carried.includes(n) ? "framed" : ""}`, "data-key": `seed-${name}-${n}`, "aria-pressed": n === seed, title: here ? told : `${told} (not in this file)`,
+        "aria-label": told, onclick: () => pickSeed(n) }, h("span", { style: `height:${known ? Math.round(100 * values[i] / share) : 0}%` }));
     }));
   }));
 }
@@ -158,17 +164,19 @@ function attention() {
 }
 
 function training() {
-  const { run, seed, at } = state, row = run.carried.indexOf(seed), last = run.steps.at(-1), cursor = run.steps[at];
+  const { run, seed, at } = state, row = run.opened.indexOf(seed), whole = row < run.carried.length, last = run.steps.at(-1), cursor = run.steps[at];
   const losses = run.losses[row], top = Math.max(...losses), low = Math.min(...losses.filter((x) => x > 0), top / 10);
   byId("time").max = run.steps.length - 1;
   byId("time").value = at;
   byId("time").setAttribute("aria-valuetext", `step ${cursor}`);
   byId("step").textContent = `step ${cursor.toLocaleString("en")} of ${last.toLocaleString("en")}`;
   byId("play").textContent = playing ? "Pause" : "Play";
-  const skills = Object.entries(run.curves).map(([name, values]) => [name, run.steps, values[row]]);
+  byId("time").disabled = byId("play").disabled = !whole;
+  byId("only").textContent = whole ? "" : "Of this seed only the end of training is in this file; framed seeds have all of it.";
+  const skills = Object.entries(whole ? run.curves : {}).map(([name, values]) => [name, run.steps, values[row]]);
   const log = top / low > 30; // a loss that falls by little has no tick to stand on
   put(byId("curves"), curves("training loss, nats", [["loss", run.loss_steps, losses]], { low: log ? low : 0, high: top, log, cursor, last, unit: "steps" }),
-    skills.length ? curves("share right, held out", skills, { low: 0, high: 1, cursor, last, unit: "steps" }) : null);
+    skills.length ? curves("share of right answers", skills, { low: 0, high: 1, cursor, last, unit: "steps" }) : null);
 }
 
 let walked = { key: "", steps: [] };
@@ -203,19 +211,36 @@ function matrix(line, step, place) {
   return h("div", { class: line.formula ? "matrix" : "matrix given", "data-line": `${step} ${place}` }, h("p", {}, h("i", {}, line.formula ? `${line.name} = ${line.formula}` : line.name),
     h("small", {}, ` ${line.values.length} by ${line.values[0].length}${line.formula ? "" : ", learned"} `),
     large ? h("button", { type: "button", class: "small", "data-key": `all-${line.name}`, "aria-pressed": all, onclick: () => { if (all) whole.delete(line.name); else whole.add(line.name); numbers(); } }, all ? "fold" : "show all") : null),
-  h("div", { class: "scroll" }, h("table", { class: "numbers", onkeydown: moveAround, onclick: (e) => { const at = e.target.closest("td[data-row]"); if (at) explain(walked.steps[step].lines[place], +at.dataset.row, +at.dataset.column); } }, head,
+  h("div", { class: "scroll" }, h("table", { class: "numbers", onkeydown: moveAround, onclick: (e) => { const at = e.target.closest("td[data-row]"); if (at) explain(step, place, +at.dataset.row, +at.dataset.column); } }, head,
     h("tbody", {}, down.map((i) => h("tr", {}, h("th", { scope: "row" }, i === null ? "…" : line.rows[i]), across.map((j) => cell(i, j))))))));
 }
 
-function explain(line, i, j) {
+let explained = null; // which cell is open: {run, step, place, i, j}
+
+function explain(step, place, i, j) {
+  const line = walked.steps[step].lines[place];
+  explained = { run: state.run, step, place, i, j };
   const how = line.how(i, j), value = line.values[i][j], show = (x) => x.toFixed(4);
-  const lines = [...how.terms.map(([label, a, b]) => [label, `${show(a)} × ${show(b)}`, a * b]), ...how.plus.map(([label, x]) => [label, "", x])];
+  const terms = how.terms.filter(([, a, b]) => a * b !== 0), zeros = how.terms.length - terms.length;
+  const lines = [...terms.map(([label, a, b]) => [label, `${show(a)} × ${show(b)}`, a * b]), ...how.plus.map(([label, x]) => [label, "", x])];
   put(byId("cell"), h("h3", {}, `${line.name}[${i},${j}] = ${show(value)}`), line.formula ? h("p", {}, h("i", {}, `${line.name} = ${line.formula}`)) : null,
     lines.length ? h("table", { class: "numbers" }, h("tbody", {}, lines.map(([label, product, x]) => h("tr", {}, h("th", { scope: "row" }, label), h("td", {}, product), h("td", {}, show(x)))),
       h("tr", { class: "sum" }, h("th", { scope: "row" }, "sum"), h("td", {}), h("td", {}, show(lines.reduce((sum, [, , x]) => sum + x, 0)))))) : null,
-    how.note ? h("p", {}, how.note) : null,
-    h("button", { type: "button", "data-key": "close", onclick: () => byId("cell").replaceChildren() }, "Close"));
-  byId("cell").scrollIntoView({ block: "nearest" });
+    zeros ? h("p", { class: "note" }, `${zeros} products that are zero are left out.`) : null, how.note ? h("p", {}, how.note) : null,
+    h("button", { type: "button", "data-key": "close", onclick: close }, "Close"));
+}
+
+function close() {
+  explained = null;
+  byId("cell").replaceChildren();
+}
+
+/** The open cell follows the numbers, or closes where it is no more. */
+function follow() {
+  if (!explained) return;
+  const { run, step, place, i, j } = explained;
+  if (run === state.run && walked.steps[step]?.lines[place]?.values[i]?.[j] !== undefined) explain(step, place, i, j);
+  else close();
 }
 
 /** The largest difference in probability from the Python model, over the prompts and edits it was asked to answer. */
@@ -260,7 +285,7 @@ function data() {
 
 function render() {
   compute();
-  models(); prompt(); answers(); attention(); training(); numbers();
+  models(); prompt(); answers(); attention(); training(); numbers(); follow();
   const best = now.got.probabilities.at(-1), top = best.indexOf(Math.max(...best));
   byId("summary").textContent = `After ${written(state.run, state.tokens)} the model says ${state.run.token_names[top]} (${percent(best[top])}).`;
 }
@@ -271,6 +296,7 @@ byId("typed").addEventListener("input", (event) => {
   if (found.tokens) { const text = event.target.value, at = event.target.selectionStart; onTokens(found.tokens); event.target.value = text; event.target.setSelectionRange(at, at); } else prompt();
 });
 byId("time").addEventListener("input", (event) => { stop(); go({ at: Number(event.target.value) }); });
+addEventListener("keydown", (event) => { if (event.key === "Escape") close(); });
 byId("play").addEventListener("click", play);
 byId("reset").addEventListener("click", () => go({ off: {}, force: {} }));
 byId("copy").addEventListener("click", async () => {

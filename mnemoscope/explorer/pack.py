@@ -1,5 +1,7 @@
-"""What the explorer carries of a run: weights of some seeds at every snapshot, curves, and golden answers to check itself.
+"""What the explorer carries of a run: weights, curves, and golden answers to check itself.
 
+Some seeds are *carried* with every snapshot, so that their training can be scrubbed through; every other seed that
+finished can be opened at its end, so that the odd ones can be looked at (unless there are so many that the page would swell).
 Skills are measured for every seed at the end of training (the strip) and for the carried seeds at every snapshot (the
 curves). A golden answer is the Python model's, with and without a silenced part; the page shows how far its own are off.
 """
@@ -26,6 +28,7 @@ from mnemoscope.studies.runner import code_fingerprint
 from mnemoscope.train import Run
 
 MOST_TOKENS = 128  # the page draws one button and one bar for each token
+MOST_ENDS = 1_000_000  # numbers in the weights of seeds that are there at their end alone
 
 
 @dataclass(frozen=True)
@@ -49,20 +52,35 @@ def packed(piece: Piece, store: Store | None = None) -> dict[str, Any]:
     known, at = adapter(task), [run.seeds.index(seed) for seed in piece.carried]
     steps = run.spec.snapshot_steps()
     shapes = parameter_shapes(run.spec.model, task.d_vocab, task.n_ctx)
-    weights = np.concatenate([run.snapshots[name][at].reshape(len(at), len(steps), -1) for name in shapes], axis=2)
+    weights = _flat(run, at, range(len(steps)))
+    others = [i for i, seed in enumerate(run.seeds) if seed not in piece.carried and run.finished[i]]
+    others = others if len(others) * weights.shape[2] <= MOST_ENDS else []
+    ends_of = _flat(run, others, [len(steps) - 1])
+    opened = [*piece.carried, *(run.seeds[i] for i in others)]
     ends, curves = _skills(piece, store)
-    worlds = [known.world(run.world(seed)) for seed in piece.carried]
+    worlds = [known.world(run.world(seed)) for seed in opened]
     presets = known.presets(task, run.world(piece.carried[0]))
     return {
         "id": piece.id, "name": piece.name, "about": piece.about, "spec": run.spec.model_dump(mode="json"),
         "token_names": list(task.token_names), "n_ctx": task.n_ctx, "draws": known.draws, "steps": list(steps),
-        "seeds": list(run.seeds), "carried": list(piece.carried), "presets": presets, "worlds": worlds,
+        "seeds": list(run.seeds), "carried": list(piece.carried), "opened": opened, "presets": presets, "worlds": worlds,
         "outcomes": ends | {"loss": _short(run.losses[:, -1])},
-        "loss_steps": run.loss_steps.tolist(), "losses": [_short(row) for row in run.losses[at]], "curves": curves,
+        "loss_steps": run.loss_steps.tolist(), "losses": [_short(row) for row in run.losses[[*at, *others]]],
+        "curves": curves,
         "parameters": [[name, list(shape)] for name, shape in shapes.items()],
-        "weights": base64.b64encode(weights.astype("<f4").tobytes()).decode(),
-        "golden": _golden(piece, [preset["tokens"] for preset in presets]),
+        "weights": base64.b64encode(weights.astype("<f4").tobytes() + ends_of.astype("<f4").tobytes()).decode(),
+        "golden": _golden(piece, opened, [preset["tokens"] for preset in presets]),
     }  # fmt: skip
+
+
+def _flat(run: Run, rows: Sequence[int], snaps: Sequence[int]) -> np.ndarray:
+    """All parameters of some seeds at some snapshots in one row: (seed, snapshot, number)."""
+    sizes = {name: int(np.prod(value.shape[2:])) for name, value in run.snapshots.items()}
+    shapes = parameter_shapes(run.spec.model, run.spec.task.d_vocab, run.spec.task.n_ctx)
+    parts = [
+        run.snapshots[name][list(rows)][:, list(snaps)].reshape(len(rows), len(snaps), sizes[name]) for name in shapes
+    ]
+    return np.concatenate(parts, axis=2)
 
 
 def _short(values: np.ndarray) -> list[float | None]:
@@ -99,8 +117,9 @@ def _skills(piece: Piece, store: Store | None) -> tuple[dict[str, list], dict[st
     return ends, curves
 
 
-def _golden(piece: Piece, prompts: Sequence[list[int]]) -> list[dict[str, Any]]:
-    """Answers of the Python model: two presets, at two moments of the first and last carried seed, whole and silenced."""
+def _golden(piece: Piece, opened: Sequence[int], prompts: Sequence[list[int]]) -> list[dict[str, Any]]:
+    """Answers of the Python model: two presets, the first and the last seed and a carried one in mid-training, whole and
+    silenced."""
     config, last = piece.run.spec.model, len(piece.run.spec.snapshot_steps()) - 1
 
     @jax.jit
@@ -117,7 +136,7 @@ def _golden(piece: Piece, prompts: Sequence[list[int]]) -> list[dict[str, Any]]:
         return {f"{layer}.{head}": "zero" for head in heads}
 
     found = []
-    for seed, at in sorted({(piece.carried[0], last), (piece.carried[-1], last // 2)}):
+    for seed, at in sorted({(opened[0], last), (piece.carried[-1], last // 2), (opened[-1], last)}):
         for tokens in prompts[:2]:
             answers = np.asarray(asked(piece.run.model(seed, at), jnp.array(tokens)), float)
             for case, p in zip(cases(config), answers, strict=True):

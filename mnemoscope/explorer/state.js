@@ -7,12 +7,12 @@ import { parse, written } from "tasks.js";
 export function read(runs, hash) {
   const asked = new URLSearchParams(hash.replace(/^#/, ""));
   const run = runs.find((r) => r.id === asked.get("run")) ?? runs[0];
-  const seed = run.carried.includes(Number(asked.get("seed") ?? NaN)) ? Number(asked.get("seed")) : run.carried[0];
-  const last = run.steps.length - 1, at = asked.has("at") ? Number(asked.get("at")) : last;
+  const seed = run.opened.includes(Number(asked.get("seed") ?? NaN)) ? Number(asked.get("seed")) : run.opened[0];
+  const last = run.steps.length - 1, at = asked.has("at") && run.carried.includes(seed) ? Number(asked.get("at")) : last;
   const tokens = asked.has("prompt") ? parse(run, asked.get("prompt")).tokens : null;
-  const { n_layers, n_heads, d_mlp } = run.spec.model;
+  const { n_layers, n_heads } = run.spec.model, named = run.parameters.map(([name]) => name);
   const isHead = (key) => /^\d+\.\d+$/.test(key) && Number(key.split(".")[0]) < n_layers && Number(key.split(".")[1]) < n_heads;
-  const isMlp = (key) => /^mlp\d+$/.test(key) && d_mlp > 0 && Number(key.slice(3)) < n_layers;
+  const isMlp = (key) => /^mlp\d+$/.test(key) && named.includes(`blocks.${key.slice(3)}.mlp.W_in`);
   const off = {}, force = {};
   for (const part of (asked.get("off") ?? "").split(",")) {
     const [key, how] = part.split(":");

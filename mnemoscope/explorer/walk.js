@@ -93,7 +93,8 @@ export function walk(model, got, names, edits = {}) {
         feed.push(line(fed, `norm(${stream})`, layer.fed, normed(fed, layer.middle, stream, `${at}.ln2`)));
       }
       feed.push(given(`W_in${tag}`, wIn), line(`H${tag}`, withBias(`${fed} W_in${tag}`, bIn), layer.pre, product("H", layer.fed, fed, wIn, `W_in${tag}`, bIn)));
-      feed.push(line(`G${tag}`, `relu(H${tag})`, layer.post, (i, j) => ({ terms: [], plus: [[sub(`H${tag}`, i, j), layer.pre[i][j]]], note: "Nothing below zero passes." })));
+      const linear = config.act === "linear";
+      feed.push(line(`G${tag}`, linear ? `H${tag}` : `relu(H${tag})`, layer.post, (i, j) => ({ terms: [], plus: [[sub(`H${tag}`, i, j), layer.pre[i][j]]], note: linear ? "" : "Nothing below zero passes." })));
       feed.push(given(`W_out${tag}`, wOut), line(`F${tag}`, withBias(`G${tag} W_out${tag}`, bOut), layer.mlp,
         (i, j) => (edits.mlps?.[l] ? { terms: [], plus: [], note: "Silenced by you." } : product("F", layer.post, `G${tag}`, wOut, `W_out${tag}`, bOut)(i, j))));
       feed.push(line(`Y${tag}`, `${stream} + F${tag}`, layer.together, sum([stream, layer.middle], [`F${tag}`, layer.mlp])));

@@ -20,10 +20,12 @@ class ModelConfig(Strict):
     `norm` is none, pre (before attention and feed-forward, and once before the read-out) or post (after each
     residual addition). `d_mlp=0` leaves the feed-forward layer out. `tied` reads out with the embedding. `frozen`
     lists parameter names or patterns (`blocks.0.attn.W_V`, `*.W_E`) that training leaves as they were drawn.
-    `unembed_bias=False` leaves out the bias of the read-out alone.
+    `unembed_bias=False` leaves out the bias of the read-out alone. `act` stands between the two matrices of the
+    feed-forward layer, which `mlp_layers` gives to some layers only. `identity` lists square matrices, as `frozen`
+    does, that start as the identity: frozen as well, `*.W_Q` makes a model whose queries are the stream itself.
     """
 
-    later = frozenset({"unembed_bias"})
+    later = frozenset({"unembed_bias", "act", "mlp_layers", "identity"})
 
     d_model: Size = 32
     n_heads: Size = 2
@@ -34,6 +36,9 @@ class ModelConfig(Strict):
     tied: bool = False
     frozen: tuple[str, ...] = ()
     unembed_bias: bool = True
+    act: Literal["relu", "linear"] = "relu"
+    mlp_layers: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    identity: tuple[str, ...] = ()
 
     @property
     def d_head(self) -> int:
@@ -44,16 +49,34 @@ class ModelConfig(Strict):
         if self.d_model % self.n_heads:
             fitting = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
             raise ValueError(f"n_heads={self.n_heads} does not divide d_model={self.d_model}; allowed: {fitting}")
+        if self.mlp_layers is not None and not (self.d_mlp and set(self.mlp_layers) <= set(range(self.n_layers))):
+            came = f"mlp_layers={list(self.mlp_layers)} with d_mlp={self.d_mlp} and {self.n_layers} layers"
+            raise ValueError(f"{came}; allowed: layers from 0 to {self.n_layers - 1}, and a d_mlp above 0")
         self.frozen_names()
+        for name in self.identity_names():
+            *_, rows, columns = 1, *parameter_shapes(self, 1, 1)[name]
+            if "W_" not in name or rows != columns or (".attn." in name and self.n_heads > 1):
+                raise ValueError(f"identity names {name!r}, which is no square matrix in this model")
         return self
+
+    def has_mlp(self, layer: int) -> bool:
+        """Whether a layer has a feed-forward part."""
+        return self.d_mlp > 0 and (self.mlp_layers is None or layer in self.mlp_layers)
 
     def frozen_names(self) -> frozenset[str]:
         """The parameters that `frozen` names; a pattern that matches nothing raises."""
+        return self._named("frozen", self.frozen)
+
+    def identity_names(self) -> frozenset[str]:
+        """The parameters that `identity` names; a pattern that matches nothing raises."""
+        return self._named("identity", self.identity)
+
+    def _named(self, field: str, patterns: tuple[str, ...]) -> frozenset[str]:
         names = parameter_shapes(self, 1, 1)
-        for pattern in self.frozen:
+        for pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in names):
-                raise ValueError(unknown("parameter in frozen", pattern, names))
-        return frozenset(n for n in names if any(fnmatchcase(n, p) for p in self.frozen))
+                raise ValueError(unknown(f"parameter in {field}", pattern, names))
+        return frozenset(n for n in names if any(fnmatchcase(n, p) for p in patterns))
 
 
 def parameter_shapes(config: ModelConfig, d_vocab: int, n_ctx: int) -> dict[str, tuple[int, ...]]:
@@ -71,7 +94,7 @@ def parameter_shapes(config: ModelConfig, d_vocab: int, n_ctx: int) -> dict[str,
         shapes[f"{at}.attn.W_O"] = (h, dh, d)
         if config.bias:
             shapes[f"{at}.attn.b_O"] = (d,)
-        if m:
+        if config.has_mlp(layer):
             if config.norm != "none":
                 shapes |= {f"{at}.ln2.w": (d,), f"{at}.ln2.b": (d,)}
             shapes[f"{at}.mlp.W_in"] = (d, m)
@@ -104,7 +127,7 @@ def site_axes(config: ModelConfig) -> dict[str, str]:
         if config.norm == "post":
             sites[f"{at}.ln1.hook_normalized"] = "pos d_model"
         sites[f"{at}.hook_resid_mid"] = "pos d_model"
-        if config.d_mlp:
+        if config.has_mlp(layer):
             if config.norm == "pre":
                 sites[f"{at}.ln2.hook_normalized"] = "pos d_model"
             sites[f"{at}.mlp.hook_pre"] = "pos d_mlp"

@@ -25,7 +25,7 @@ import numpy as np
 from mnemoscope.arrays import Array, Bool, Float, Int, Params
 from mnemoscope.model import kernel
 from mnemoscope.model.config import ModelConfig
-from mnemoscope.model.forward import NORM_EPS
+from mnemoscope.model.forward import ACTS, NORM_EPS
 
 
 def applies(d_vocab: int, n_ctx: int) -> bool:
@@ -60,9 +60,9 @@ def read_logits(
         at, mlp = f"blocks.{layer}", f"blocks.{layer}.mlp"
         if config.norm == "post":
             x = normalised(f"{at}.ln1", x)
-        if config.d_mlp:
+        if config.has_mlp(layer):
             seen = normalised(f"{at}.ln2", x) if config.norm == "pre" else x
-            hidden = jax.nn.relu(product(p[f"{mlp}.W_in"], seen) + bias(f"{mlp}.b_in"))
+            hidden = ACTS[config.act](product(p[f"{mlp}.W_in"], seen) + bias(f"{mlp}.b_in"))
             x = x + product(p[f"{mlp}.W_out"], hidden) + bias(f"{mlp}.b_out")
             if config.norm == "post":
                 x = normalised(f"{at}.ln2", x)
@@ -143,14 +143,16 @@ def _folded(
     n_read, mlp = parts.shape[0] - sum(p["embed.W_E"].shape), "blocks.0.mlp"
     b_u = p.get("unembed.b_U", jnp.zeros(w_u.shape[1], w_u.dtype))
     w, b = [w_u], [b_u]
-    if config.d_mlp:
+    if config.has_mlp(0):
         w = [p[f"{mlp}.W_in"], w_u]
         b = [p[f"{mlp}.b_in"], b_u + p[f"{mlp}.b_out"] @ w_u] if config.bias else b
     w = parts @ jnp.concatenate(w, axis=1)
     w = w.at[-n_read:].add(jnp.concatenate(b)[None]) if config.bias else w
     both = product(w, columns)
+    if not config.has_mlp(0):
+        return both
     hidden, logits = both[: config.d_mlp], both[config.d_mlp :]
-    return logits + product(p[f"{mlp}.W_out"] @ w_u, jax.nn.relu(hidden)) if config.d_mlp else logits
+    return logits + product(p[f"{mlp}.W_out"] @ w_u, ACTS[config.act](hidden))
 
 
 def product(w: Float[Array, "d e"], x: Float[Array, "d column"]) -> Float[Array, "e column"]:

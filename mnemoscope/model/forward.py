@@ -4,7 +4,7 @@ With x the residual stream (pos, d_model), for each layer:
 
     pattern = softmax(mask(q k^T / sqrt(d_head)))        q, k, v = x W_Q + b_Q, ...   for each head
     x <- x + sum_head (pattern v) W_O + b_O
-    x <- x + relu(x W_in + b_in) W_out + b_out
+    x <- x + act(x W_in + b_in) W_out + b_out                     act = relu, or nothing
     logits = x W_U + b_U
 
 `norm="pre"` normalises what attention, feed-forward and read-out receive; `norm="post"` normalises each sum.
@@ -13,7 +13,7 @@ trace holds is what the rest of the computation used.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from mnemoscope.model.config import ModelConfig, parameter_shapes
 from mnemoscope.model.edits import Edit, check_sites
 
 NORM_EPS = 1e-5
+ACTS: dict[str, Callable[[Array], Array]] = {"relu": jax.nn.relu, "linear": lambda x: x}
 
 
 def init(config: ModelConfig, d_vocab: int, n_ctx: int, *, key: PRNGKeyArray) -> Params:
@@ -37,7 +38,9 @@ def init(config: ModelConfig, d_vocab: int, n_ctx: int, *, key: PRNGKeyArray) ->
     params: Params = {}
     for name, shape in shapes.items():
         last = name.split(".")[-1]
-        if last in ("w", "b"):
+        if name in config.identity_names():
+            params[name] = jnp.broadcast_to(jnp.eye(shape[-1]), shape)
+        elif last in ("w", "b"):
             params[name] = jnp.ones(shape) if last == "w" else jnp.zeros(shape)
         elif last in ("W_E", "W_pos"):
             params[name], normal = normal[: sizes[name]].reshape(shape), normal[sizes[name] :]
@@ -93,10 +96,10 @@ def forward(
         if config.norm == "post":
             x = normalised(f"{at}.ln1", x)
         x = site(f"{at}.hook_resid_mid", x)
-        if config.d_mlp:
+        if config.has_mlp(layer):
             seen = normalised(f"{at}.ln2", x) if config.norm == "pre" else x
             pre = site(f"{mlp}.hook_pre", seen @ params[f"{mlp}.W_in"] + bias(f"{mlp}.b_in", 2))
-            post = site(f"{mlp}.hook_post", jax.nn.relu(pre))
+            post = site(f"{mlp}.hook_post", ACTS[config.act](pre))
             x = x + site(f"{at}.hook_mlp_out", post @ params[f"{mlp}.W_out"] + bias(f"{mlp}.b_out", 2))
             if config.norm == "post":
                 x = normalised(f"{at}.ln2", x)

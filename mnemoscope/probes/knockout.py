@@ -20,7 +20,7 @@ def cases(config: ModelConfig) -> list[str]:
     names = ["none"]
     for layer in range(config.n_layers):
         names += [f"L{layer}H{head}" for head in range(config.n_heads)] + [f"L{layer} attention"]
-        names += [f"L{layer} mlp"] if config.d_mlp else []
+        names += [f"L{layer} mlp"] if config.has_mlp(layer) else []
     return names
 
 
@@ -31,7 +31,7 @@ def edits(config: ModelConfig, means: dict[str, Array] | None = None) -> tuple[E
     for layer in range(config.n_layers):
         out = [[name in (f"L{layer}H{h}", f"L{layer} attention") for h in range(config.n_heads)] for name in names]
         parts = [(f"blocks.{layer}.attn.hook_z", jnp.array(out)[:, None, :, None], 3)]
-        if config.d_mlp:
+        if config.has_mlp(layer):
             silent = jnp.array([name == f"L{layer} mlp" for name in names])[:, None, None]
             parts.append((f"blocks.{layer}.hook_mlp_out", silent, 2))
         for site, mask, rank in parts:

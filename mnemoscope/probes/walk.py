@@ -79,7 +79,7 @@ def walk(model: Transformer, tokens: Sequence[int], token_names: tuple[str, ...]
         for head in range(model.config.n_heads):
             way.attend(layer, head)
         way.write(layer)
-        if model.config.d_mlp:
+        if model.config.has_mlp(layer):
             way.feed_forward(layer)
     way.read_out()
     return Walk(
@@ -229,7 +229,7 @@ class _Way:
                  "Write what attention found into the stream")  # fmt: skip
 
     def feed_forward(self, layer: int) -> None:
-        """ReLU between two matrices, at each position by itself."""
+        """Two matrices with the activation between them, at each position by itself."""
         block, lines, source = f"blocks.{layer}", [], self.at
         h, g, f, y = (self.name(base, layer) for base in "HGFY")
         if self.config.norm == "pre":
@@ -239,7 +239,8 @@ class _Way:
         w_in, b_in, w_out, b_out = (self.name(base, layer) for base in ("W_in", "b_in", "W_out", "b_out"))
         at = f"{block}.mlp"
         lines += self.affine(h, source, w_in, b_in, (f"{at}.W_in", f"{at}.b_in"), self.trace[f"{at}.hook_pre"])
-        lines.append(self.line(g, f"relu({h})", self.trace[f"{at}.hook_post"]))
+        formula = f"relu({h})" if self.config.act == "relu" else h
+        lines.append(self.line(g, formula, self.trace[f"{at}.hook_post"]))
         lines += self.affine(f, g, w_out, b_out, (f"{at}.W_out", f"{at}.b_out"), out)
         self.add(block, "ln2", lines, f, y, out, f"feed-forward{self.which(layer)}", "The feed-forward layer",
                  "Feed forward, each position by itself")  # fmt: skip
@@ -319,7 +320,7 @@ def components(model: Transformer, tokens: Int[np.ndarray, "pos"]) -> dict[str, 
             parts[f"attention's bias{which}"] = np.broadcast_to(p[f"{block}.attn.b_O"], result[:, 0].shape)
         if config.norm == "post":
             through_norm(f"{block}.ln1")
-        if config.d_mlp:
+        if config.has_mlp(layer):
             parts[f"feed-forward{which}"] = trace[f"{block}.hook_mlp_out"]
             if config.norm == "post":
                 through_norm(f"{block}.ln2")

@@ -64,7 +64,9 @@ def _dots(ax: Any, panel: Panel, series: Mapping[str, np.ndarray]) -> None:
     for row, (name, values) in enumerate(series.items()):
         values = np.maximum(values, floor) if panel.log else values
         up = 0.56 * ((np.arange(len(values)) + 1) * GOLDEN % 1) - 0.28
-        ax.plot(values, row + up, ls="", marker="o", ms=3, mew=0, color=SEED, alpha=0.5, clip_on=False)
+        few = len(values) < 32
+        ax.plot(values, row + up, ls="", marker="o", ms=4.5 if few else 3, mew=0, color=SEED, alpha=0.8 if few else 0.5,
+                clip_on=False)  # fmt: skip
         ax.plot([np.median(values)], [row], ls="", marker="|", ms=16, mew=2, color=INK, clip_on=False)
         if name in panel.source:
             ax.plot([panel.source[name]], [row], ls="", marker="D", ms=6, color=SOURCE, clip_on=False)

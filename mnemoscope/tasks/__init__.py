@@ -1,7 +1,12 @@
 """WHAT IS TRUE: distributions over sequences, their exact answers and loss floors."""
 
 from mnemoscope.tasks.base import Example, Task, World
+from mnemoscope.tasks.bigrams import Bigrams
+from mnemoscope.tasks.corpus import Corpus, read_corpus, tiny_shakespeare
 from mnemoscope.tasks.cycle import Cycle
 from mnemoscope.tasks.permutation import Permutation, Role, Sequences, Split
 
-__all__ = ["Cycle", "Example", "Permutation", "Role", "Sequences", "Split", "Task", "World"]
+__all__ = [
+    "Bigrams", "Corpus", "Cycle", "Example", "Permutation", "Role", "Sequences", "Split", "Task", "World", "read_corpus",
+    "tiny_shakespeare",
+]  # fmt: skip

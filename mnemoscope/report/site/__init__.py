@@ -26,7 +26,7 @@ from mnemoscope.studies.walk.settings import ABC
 from mnemoscope.train import Run
 
 VERDICTS = ("reproduced", "partly", "refuted", "undecided")
-CARRIED = 3  # seeds of a setting that the site's explorer carries: its weights are most of the site's bytes
+CARRIED = 2  # seeds of a setting that the site's explorer carries with all snapshots: most of the site's bytes
 
 
 def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: None) -> list[Path]:

@@ -35,7 +35,8 @@ td { padding: .1rem .45rem; text-align: right; } th { padding: .1rem .6rem .1rem
 .who tbody tr:last-child td, .who tbody tr:last-child th { border-top: 1px solid var(--ink); font-weight: 600; color: var(--ink); }
 .key { font-size: .85rem; color: var(--quiet); } svg { max-width: 100%; height: auto; }
 svg text { fill: var(--ink); paint-order: stroke; stroke: var(--paper); stroke-width: 3px; } a { color: inherit; }
-@media print { body { margin: 0; max-width: none; font-size: 11pt; } section { break-inside: avoid; } }
+@media print { * { print-color-adjust: exact; }
+  body { margin: 0; max-width: none; font-size: 11pt; } section { break-inside: avoid; } }
 """
 
 

@@ -1,0 +1,95 @@
+"""Bigram counts of a text: which characters it has, and which follows which how often.
+
+    pi_u(a) = count(a, .) / total          pi_b(b | a) = count(a, b) / count(a, .)
+
+Characters are numbered in the order of their code points. There is no smoothing: what never followed has probability 0.
+"""
+
+import csv
+from collections import Counter
+from functools import lru_cache
+from importlib import resources
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from mnemoscope.arrays import Float
+from mnemoscope.config import Strict, UserError
+
+Count = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1)]]
+
+
+class Corpus(Strict):
+    """A text's bigram counts as (first, second, count), with the characters that the numbers stand for."""
+
+    name: str
+    characters: str
+    counts: tuple[Count, ...]
+
+    @model_validator(mode="after")
+    def _check(self) -> "Corpus":
+        n = len(self.characters)
+        if n < 2 or len(set(self.characters)) != n:
+            raise ValueError(f"a corpus needs at least two different characters, got {self.characters[:20]!r}")
+        for first, second, _ in self.counts:
+            if first >= n or second >= n:
+                raise ValueError(f"a count is about character {max(first, second)}; there are {n}")
+        silent = set(range(n)) - {first for first, _, _ in self.counts}
+        if silent:
+            raise ValueError(f"nothing ever follows {self.characters[min(silent)]!r}")
+        return self
+
+    @property
+    def unigrams(self) -> Float[np.ndarray, "vocab"]:
+        """pi_u."""
+        return _tables(self)[0]
+
+    @property
+    def bigrams(self) -> Float[np.ndarray, "vocab next"]:
+        """pi_b, a row for each first character."""
+        return _tables(self)[1]
+
+
+@lru_cache
+def _tables(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
+    counts = np.zeros((len(corpus.characters),) * 2)
+    for first, second, count in corpus.counts:
+        counts[first, second] += count
+    rows = counts.sum(axis=1)
+    tables = rows / rows.sum(), counts / rows[:, None]
+    for table in tables:
+        table.setflags(write=False)
+    return tables
+
+
+@lru_cache
+def tiny_shakespeare() -> Corpus:
+    """The bigram counts of the tiny Shakespeare text: 65 characters, 1,115,393 pairs."""
+    text = resources.files("mnemoscope.tasks").joinpath("tinyshakespeare_bigrams.csv").read_text(encoding="utf-8")
+    rows = [tuple(map(int, row)) for row in list(csv.reader(text.splitlines()))[1:]]
+    points = sorted({point for first, second, _ in rows for point in (first, second)})
+    number = {point: i for i, point in enumerate(points)}
+    counts = tuple((number[first], number[second], count) for first, second, count in rows)
+    return Corpus(name="tiny Shakespeare", characters="".join(map(chr, points)), counts=counts)
+
+
+def read_corpus(path: Path) -> Corpus:
+    """The counts of a text file, read as a circle: its first character follows its last, so that each has a successor."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read the corpus {str(path)!r} ({error.strerror})") from error
+    except UnicodeDecodeError:
+        raise UserError(f"the corpus {str(path)!r} is not text in UTF-8") from None
+    if "\x00" in text:
+        raise UserError(f"the corpus {str(path)!r} is not text: it holds zero bytes")
+    characters = sorted(set(text))
+    if len(characters) < 2:
+        raise UserError(f"the corpus {str(path)!r} has {len(characters)} different characters; at least 2 are needed")
+    number = {c: i for i, c in enumerate(characters)}
+    pairs = Counter((number[a], number[b]) for a, b in pairwise(text + text[0]))
+    counts = tuple((a, b, n) for (a, b), n in sorted(pairs.items()))
+    return Corpus(name=path.name, characters="".join(characters), counts=counts)
