@@ -17,10 +17,10 @@ Code is written for one sequence and one seed; `vmap` adds the axes in front.
 """
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped, UInt
 
 Tokens = Int[Array, "pos"]
 Logits = Float[Array, "pos vocab"]
 Params = dict[str, Array | np.ndarray]
 
-__all__ = ["Array", "Bool", "Float", "Int", "Key", "Logits", "PRNGKeyArray", "Params", "Shaped", "Tokens"]
+__all__ = ["Array", "Bool", "Float", "Int", "Key", "Logits", "PRNGKeyArray", "Params", "Shaped", "Tokens", "UInt"]

@@ -9,7 +9,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, model_serializer, model_validator
 
@@ -48,10 +48,6 @@ class Strict(BaseModel):
                 if key not in cls.model_fields:
                     raise ValueError(unknown(f"key of {cls.__name__}", key, cls.model_fields))
         return data
-
-    if TYPE_CHECKING:  # pydantic gives a frozen model its hash; type checkers see only that equality was redefined
-
-        def __hash__(self) -> int: ...
 
     def canonical_json(self) -> str:
         """The same text for the same configuration on every machine: sorted keys, no spaces, defaults written out."""

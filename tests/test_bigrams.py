@@ -10,7 +10,7 @@ import pytest
 
 from mnemoscope.config import UserError
 from mnemoscope.tasks import Bigrams, Corpus, read_corpus, tiny_shakespeare
-from mnemoscope.tasks.bigrams import _alias, _sets
+from mnemoscope.tasks.bigrams import _sets
 
 COUNTS = [[4, 3, 2, 1], [1, 1, 1, 5], [2, 0, 3, 3], [1, 6, 1, 2]]
 SMALL = Corpus(name="small", characters="abcd",
@@ -34,7 +34,7 @@ def test_the_corpus_is_the_one_the_source_used():
 
 
 def test_alias_tables_give_back_the_bigrams():
-    shares, others = _alias(SMALL)
+    shares, others = SMALL.alias
     n = len(COUNTS)
     again = np.zeros((n, n))
     for row, column in itertools.product(range(n), range(n)):

@@ -102,7 +102,7 @@ class Bigrams(Task):
                 q = jax.lax.top_k(jnp.asarray(np.log(unigrams), noise.dtype) + noise, self.n_triggers)[1].astype(
                     jnp.int32
                 )
-        shares, others = (jnp.asarray(table) for table in _alias(self.text))
+        shares, others = (jnp.asarray(table) for table in self.text.alias)
         bits = jax.random.bits(for_text, (2, self.length + self.n_triggers))
         column = (bits[0] % self.d_vocab).astype(jnp.int32)  # biased by less than d_vocab / 2^32
 
@@ -164,24 +164,6 @@ class Bigrams(Task):
         without[z] = 0.0
         whole = _sets(self.text, self.n_triggers, a, b)
         return 1 - _sets(self.text, self.n_triggers, without, b) / whole
-
-
-@lru_cache
-def _alias(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
-    """Walker's tables for pi_b: draw a column evenly, keep it with the share given there (of 2^32), else take the other."""
-    bigrams = corpus.bigrams
-    n = len(bigrams)
-    shares, others = np.ones((n, n)), np.tile(np.arange(n, dtype=np.int32), (n, 1))
-    for row in range(n):
-        mass = bigrams[row] * n
-        small, large = ([int(i) for i in np.flatnonzero(test)] for test in (mass < 1, mass >= 1))
-        while small and large:
-            low, high = small.pop(), large[-1]
-            shares[row, low], others[row, low] = mass[low], high
-            mass[high] -= 1 - mass[low]
-            if mass[high] < 1:
-                small.append(large.pop())
-    return np.minimum(np.round(shares * 2.0**32), 2.0**32 - 1).astype(np.uint32), others
 
 
 def _sets(corpus: Corpus, k: int, a: np.ndarray, b: np.ndarray) -> float:

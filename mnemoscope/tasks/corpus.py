@@ -7,7 +7,7 @@ Characters are numbered in the order of their code points. There is no smoothing
 
 import csv
 from collections import Counter
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, model_validator
 
-from mnemoscope.arrays import Float
+from mnemoscope.arrays import Float, Int, UInt
 from mnemoscope.config import Strict, UserError
 
 Count = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1)]]
@@ -42,27 +42,44 @@ class Corpus(Strict):
             raise ValueError(f"nothing ever follows {self.characters[min(silent)]!r}")
         return self
 
-    @property
+    @cached_property
+    def table(self) -> Float[np.ndarray, "vocab next"]:
+        """The counts as a matrix, a row for each first character; read-only, like all that follows from it."""
+        counts = np.zeros((len(self.characters),) * 2)
+        for first, second, count in self.counts:
+            counts[first, second] += count
+        return _kept(counts)
+
+    @cached_property
     def unigrams(self) -> Float[np.ndarray, "vocab"]:
         """pi_u."""
-        return _tables(self)[0]
+        return _kept(self.table.sum(axis=1) / self.table.sum())
 
-    @property
+    @cached_property
     def bigrams(self) -> Float[np.ndarray, "vocab next"]:
         """pi_b, a row for each first character."""
-        return _tables(self)[1]
+        return _kept(self.table / self.table.sum(axis=1, keepdims=True))
+
+    @cached_property
+    def alias(self) -> tuple[UInt[np.ndarray, "vocab next"], Int[np.ndarray, "vocab next"]]:
+        """Walker's tables for pi_b: draw a column evenly, keep it with the share given there (of 2^32), else take the other."""
+        n = len(self.bigrams)
+        shares, others = np.ones((n, n)), np.tile(np.arange(n, dtype=np.int32), (n, 1))
+        for row in range(n):
+            mass = self.bigrams[row] * n
+            small, large = ([int(i) for i in np.flatnonzero(test)] for test in (mass < 1, mass >= 1))
+            while small and large:
+                low, high = small.pop(), large[-1]
+                shares[row, low], others[row, low] = mass[low], high
+                mass[high] -= 1 - mass[low]
+                if mass[high] < 1:
+                    small.append(large.pop())
+        return _kept(np.minimum(np.round(shares * 2.0**32), 2.0**32 - 1).astype(np.uint32)), _kept(others)
 
 
-@lru_cache
-def _tables(corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
-    counts = np.zeros((len(corpus.characters),) * 2)
-    for first, second, count in corpus.counts:
-        counts[first, second] += count
-    rows = counts.sum(axis=1)
-    tables = rows / rows.sum(), counts / rows[:, None]
-    for table in tables:
-        table.setflags(write=False)
-    return tables
+def _kept(array: np.ndarray) -> np.ndarray:
+    array.setflags(write=False)
+    return array
 
 
 @lru_cache
