@@ -30,6 +30,9 @@ from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray
 from mnemoscope.tasks.base import Example, Task
 from mnemoscope.tasks.corpus import Corpus, tiny_shakespeare
 
+# tokens drawn in one turn of the loop: 512 sequences of 256 tokens take 1.7 ms with 1, 0.62 with 4 and 0.9 with 8 on an H200;
+# 5.5, 7.2 and 7.4 on one CPU core
+UNROLL = 4
 QUADRATURE = 400  # points of the integral over the time of the K-th arrival
 
 
@@ -120,7 +123,7 @@ class Bigrams(Task):
             z = jnp.where(is_q.any(), jnp.where(is_q, o, 0).sum().astype(jnp.int32), follow(z, *now))
             return z, z
 
-        rest = jax.lax.scan(step, first, (column[: self.length], bits[1, : self.length]))[1]
+        rest = jax.lax.scan(step, first, (column[: self.length], bits[1, : self.length]), unroll=UNROLL)[1]
         return jnp.concatenate([first[None], rest]), q, o
 
     def roles(self, tokens: Int[Array, "pos"], q: Int[Array, "trigger"]) -> Int[Array, "pos"]:
