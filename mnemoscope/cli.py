@@ -197,7 +197,7 @@ def runs(
         model, task, optimiser = spec["model"], spec["task"], spec["optimiser"]
         table.add_row(
             row.id, f"d{model['d_model']} h{model['n_heads']} L{model['n_layers']} {model['norm']}",
-            " ".join([task.pop("kind"), *(f"{k}={v}" for k, v in task.items() if v is not None)]),
+            " ".join([task.pop("kind"), *(f"{k}={v}" for k, v in task.items() if v is not None and k != "corpus")]),
             f"{spec['steps']:,} x {spec['batch']}, lr {optimiser['lr']:g}", str(row.last - row.first + 1),
             str(row.diverged), f"{row.bytes / 1e6:.1f}", f"{row.seconds:.1f}", row.made,
         )  # fmt: skip
@@ -399,7 +399,7 @@ def figure(
     drawn = None
     if at in books:
         by_seed = evidence(store, study.name, at).get(name, {})
-        drawn = claim_figure(study.name, name, panels(study.name).get(name, ()), by_seed)
+        drawn = claim_figure(name, panels(study.name).get(name, ()), by_seed)
     if drawn is None:
         raise UserError(f"nothing to draw for {name} at the scale {at}; make it with 'mnemoscope run {study.name} --claims {name} "
                         f"--scale {at}'")  # fmt: skip
@@ -409,10 +409,10 @@ def figure(
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    from mnemoscope.report.files import writing
+
+    with writing(path):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {str(path)!r} ({error.strerror}); give another file with --out") from error
     print(f"Written: {path}")
 
 

@@ -1,5 +1,6 @@
 """The explorer in a real browser: every control is used, and what is shown is compared with the Python model."""
 
+import dataclasses
 import json
 import shutil
 
@@ -10,13 +11,17 @@ import pytest
 
 from mnemoscope import cli
 from mnemoscope.config import UserError
+from mnemoscope.engine import obtain
 from mnemoscope.explorer import Piece, packed, page
 from mnemoscope.explorer.adapters import adapter
 from mnemoscope.model import ModelConfig, knock_out_head
 from mnemoscope.probes.skills import both_skills
 from mnemoscope.report.site import piece_of
+from mnemoscope.report.site import pieces as site_pieces
 from mnemoscope.spec import Spec
 from mnemoscope.store import Store
+from mnemoscope.studies import STUDIES
+from mnemoscope.studies.claims import Setting
 from mnemoscope.tasks import Cycle, Permutation
 from mnemoscope.train import fit
 
@@ -401,6 +406,19 @@ def test_what_is_packed_is_the_run(pieces):
     assert page([found]) == page([packed(each)])  # same input, same bytes
 
 
+def test_the_site_explores_a_setting_whose_seeds_lie_in_several_blocks(tmp_path, monkeypatch):
+    """As they do after a run with fewer seeds, or one that was cut."""
+    spec = Spec(task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), steps=3, batch=4)
+    store = Store(tmp_path)
+    study = dataclasses.replace(STUDIES["remember"], settings=lambda _: {"x": Setting(spec, 4)}, explore=("x",))
+    monkeypatch.setattr("mnemoscope.report.site.STUDIES", {"remember": study})
+    assert site_pieces(store) == []
+    for seeds in (range(2), range(4)):
+        obtain(store, spec, seeds)
+    (found,) = site_pieces(store)
+    assert found.run.seeds == (0, 1, 2, 3)
+
+
 def test_too_many_seeds_leave_the_page_small(pieces, monkeypatch):
     monkeypatch.setattr("mnemoscope.explorer.pack.MOST_ENDS", 10)
     assert packed(pieces["two heads"])["opened"] == [0, 1]
@@ -423,4 +441,10 @@ def test_bad_choices_are_one_line(tmp_path, pieces):
     each = pieces["two heads"]
     with pytest.raises(UserError, match=r"no seed 7 in run .*; allowed: 0, 1, 2"):
         packed(Piece(each.id, "x", "", each.run, (7,)))
+    lost = dataclasses.replace(each.run, good_steps=np.array([0, 30, 30]))
+    with pytest.raises(
+        UserError, match=r"seed 0 of run .* diverged: there are no numbers to show; choose others with --seeds"
+    ):
+        packed(Piece(each.id, "x", "", lost, (0,)))
+    assert piece_of(lost, "x").carried == (1, 2)
     assert adapter(each.run.spec.task).draws == "a random held-out sequence"

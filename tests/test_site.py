@@ -203,7 +203,7 @@ def test_a_figure_alone_is_the_same_each_time(tmp_path, ending, capsys):
 
 def test_figures_that_cannot_be_made_say_so(tmp_path):
     with pytest.raises(UserError, match=r"unknown kind of figure 'r\.gif'; allowed endings: \.svg, \.pdf, \.png"):
-        write_figure(claim_figure("remember", "R1", (), {}), tmp_path / "r.gif")
+        write_figure(claim_figure("R1", (), {}), tmp_path / "r.gif")
     with pytest.raises(
         UserError, match=r"nothing to draw for R3 at the scale quick; make it with 'mnemoscope run remember"
     ):

@@ -244,7 +244,7 @@ function follow() {
 }
 
 /** The largest difference in probability from the Python model, over the prompts and edits it was asked to answer. */
-export function parity() {
+function parity() {
   let worst = 0, prompts = 0;
   for (const run of book.runs) {
     for (const { seed, at, tokens, off, probabilities } of run.golden) {

@@ -49,6 +49,10 @@ def packed(piece: Piece, store: Store | None = None) -> dict[str, Any]:
         raise UserError(f"run {piece.id} has {task.d_vocab} tokens; the explorer shows at most {MOST_TOKENS}")
     if missing := set(piece.carried) - set(run.seeds):
         raise UserError(f"no seed {min(missing)} in run {piece.id}; allowed: {', '.join(map(str, run.seeds))}")
+    if diverged := [seed for seed in piece.carried if run.outcome(seed) == "diverged"]:
+        raise UserError(
+            f"seed {diverged[0]} of run {piece.id} diverged: there are no numbers to show; choose others with --seeds"
+        )
     known, at = adapter(task), [run.seeds.index(seed) for seed in piece.carried]
     steps = run.spec.snapshot_steps()
     shapes = parameter_shapes(run.spec.model, task.d_vocab, task.n_ctx)

@@ -32,7 +32,7 @@ const plain = (run) => ({
 
 /** Pairs x y of a hidden permutation; asked at every x. */
 function permutation(run, world) {
-  const v = run.spec.task.n_symbols;
+  const { n_symbols: v, repeat, repeat_of } = run.spec.task;
   const seen = (tokens, at) => {
     const pairs = [];
     for (let i = 0; i + 1 < at; i += 2) pairs.push([tokens[i], tokens[i + 1]]);
@@ -72,7 +72,7 @@ function permutation(run, world) {
     },
     draw(next) {
       const mapping = world.held_out[Math.floor(next() * world.held_out.length)], order = shuffled(v, next);
-      if (next() < 0.3) order[v - 1] = order[0]; // the first pair again, as often as the source repeats it
+      if (next() < repeat) order[v - 1] = order[repeat_of === "any" ? Math.floor(next() * (v - 1)) : 0];
       return order.flatMap((x) => [x + 1, mapping[x] + 1]).slice(0, run.n_ctx);
     },
   };

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mnemoscope.config import UserError
+from mnemoscope.report.files import writing
 from mnemoscope.studies.about import Panel
 from mnemoscope.studies.walk import published
 
@@ -81,7 +82,7 @@ def _dots(ax: Any, panel: Panel, series: Mapping[str, np.ndarray]) -> None:
     ax.grid(axis="x", color=INK, alpha=0.15, lw=0.8)
 
 
-def _eliminator(study: str) -> Any:
+def _eliminator() -> Any:
     """R1: what the eliminator pays at each step."""
     plt = _style()
     figure, ax = plt.subplots(figsize=(7, 2.1), layout="constrained")
@@ -95,7 +96,7 @@ def _eliminator(study: str) -> Any:
     return figure
 
 
-def _counts(study: str) -> Any:
+def _counts() -> Any:
     """R2: the sequences of trained and of held-out mappings."""
     plt = _style()
     figure, ax = plt.subplots(figsize=(7, 1.1), layout="constrained")
@@ -107,7 +108,7 @@ def _counts(study: str) -> Any:
     return figure
 
 
-def _published_sums(study: str) -> Any:
+def _published_sums() -> Any:
     """W3: embedding plus position, as published."""
     plt = _style()
     figure, ax = plt.subplots(figsize=(4.2, 3.4), layout="constrained")
@@ -124,7 +125,7 @@ def _published_sums(study: str) -> Any:
     return figure
 
 
-def _published_directions(study: str) -> Any:
+def _published_directions() -> Any:
     """W4: which token wins where under the published output matrix, and the three published directions."""
     plt = _style()
     figure, ax = plt.subplots(figsize=(4.2, 3.4), layout="constrained")
@@ -151,10 +152,10 @@ def _published_directions(study: str) -> Any:
 EXACT = {"R1": _eliminator, "R2": _counts, "W3": _published_sums, "W4": _published_directions}
 
 
-def claim_figure(study: str, claim: str, panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]) -> Any | None:
+def claim_figure(claim: str, panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]) -> Any | None:
     """The figure of a claim, or None where nothing was read off a seed (it was not judged)."""
     if claim in EXACT:
-        return EXACT[claim](study)
+        return EXACT[claim]()
     return seeds_figure(panels, by_seed) if by_seed else None
 
 
@@ -185,8 +186,6 @@ def write_figure(figure: Any, path: Path) -> None:
         raise UserError(f"unknown kind of figure {path.name!r}; allowed endings: {', '.join('.' + f for f in FORMATS)}")
     plt.rcParams["svg.hashsalt"] = path.stem
     empty = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
-    try:
+    with writing(path):
         figure.savefig(path, format=kind, dpi=200, facecolor="white", metadata=empty[kind])
-    except OSError as error:
-        raise UserError(f"cannot write {str(path)!r} ({error.strerror}); give another file with --out") from error
     plt.close(figure)

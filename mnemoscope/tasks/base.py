@@ -36,9 +36,9 @@ class Task(Strict):
         """Longest input."""
 
     @property
-    @abstractmethod
     def read_positions(self) -> tuple[int, ...]:
-        """Positions whose loss weight can be other than zero."""
+        """Positions whose loss weight can be other than zero; every one, unless a task knows better."""
+        return tuple(range(self.n_ctx))
 
     @property
     def token_names(self) -> tuple[str, ...]:

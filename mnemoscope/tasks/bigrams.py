@@ -73,11 +73,6 @@ class Bigrams(Task):
         return self.length
 
     @property
-    def read_positions(self) -> tuple[int, ...]:
-        """Any position may turn out to be predictable."""
-        return tuple(range(self.length))
-
-    @property
     def token_names(self) -> tuple[str, ...]:
         """Characters; white space is drawn as a sign."""
         signs = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍"}

@@ -36,11 +36,6 @@ class Cycle(Task):
         return self.length
 
     @property
-    def read_positions(self) -> tuple[int, ...]:
-        """Every position is asked for its successor."""
-        return tuple(range(self.length))
-
-    @property
     def token_names(self) -> tuple[str, ...]:
         return tuple(string.ascii_uppercase[: self.n_symbols])
 

@@ -7,25 +7,25 @@ bytes. They need no network, and no JavaScript but for filtering, sorting and th
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from mnemoscope.config import UserError
+from mnemoscope.engine import obtain
 from mnemoscope.explorer import Piece, packed
 from mnemoscope.explorer import page as explorer_page
 from mnemoscope.report import books
 from mnemoscope.report.figures import claim_figure, svg
+from mnemoscope.report.files import writing
 from mnemoscope.report.ledger import number
 from mnemoscope.report.walk import page as walk_page
 from mnemoscope.store import Store
 from mnemoscope.studies import STUDIES
 from mnemoscope.studies.about import about, panels
-from mnemoscope.studies.claims import Claim, Ledger, Study
+from mnemoscope.studies.claims import Claim, Ledger, Study, Verdict
 from mnemoscope.studies.walk import published
 from mnemoscope.studies.walk.chosen import Chosen, title, walked
 from mnemoscope.studies.walk.settings import ABC
 from mnemoscope.train import Run
 
-VERDICTS = ("reproduced", "partly", "refuted", "undecided")
 CARRIED = 2  # seeds of a setting that the site's explorer carries with all snapshots: most of the site's bytes
 
 
@@ -40,19 +40,15 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
     written: list[Path] = []
 
     def write(name: str, text: str) -> None:
-        try:
+        path = out / name
+        with writing(path):
             out.mkdir(parents=True, exist_ok=True)
-            path = out / name
             path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise UserError(
-                f"cannot write the site into {str(out)!r} ({error.strerror}); give another folder with --out"
-            ) from error
         written.append(path)
 
     shown = pieces(store)
     walks = [piece for piece in shown if piece.name == f"walk: {ABC}"]
-    common = {"explorer": bool(shown), "walk": bool(walks), "studies": STUDIES, "verdicts": VERDICTS}
+    common = {"explorer": bool(shown), "walk": bool(walks), "studies": STUDIES, "verdicts": get_args(Verdict)}
     rows = [_row(study, test.claim, all_books[study.name]) for study in STUDIES.values() for test in study.tests]
     counts = {
         name: {scale: Counter(e.verdict for e in book.claims) for scale, book in found.items()}
@@ -87,9 +83,10 @@ def pieces(store: Store) -> list[Piece]:
         settings = study.settings("quick")
         for name in study.explore:
             setting = settings[name]
-            rows, missing = store.blocks(setting.spec, range(setting.seeds))
-            if not missing:
-                found.append(piece_of(store.load(rows[0]), f"{study.name}: {name}"))
+            seeds = range(setting.seeds)
+            if not store.blocks(setting.spec, seeds)[1]:  # all seeds are stored, so nothing trains
+                run = obtain(store, setting.spec, seeds)
+                found += [piece_of(run, f"{study.name}: {name}")] if run.finished.any() else []
     return found
 
 
@@ -100,7 +97,7 @@ def piece_of(run: Run, name: str, seeds: tuple[int, ...] = ()) -> Piece:
     parts = [f"d={model.d_model}", f"{model.n_heads} head{'s' * (model.n_heads > 1)}",
              f"{model.n_layers} layer{'s' * (model.n_layers > 1)}",
              f"feed-forward {model.d_mlp}" if model.d_mlp else "no feed-forward", f"norm {model.norm}"]  # fmt: skip
-    task = ", ".join(f"{k} {v}" for k, v in spec.task.model_dump(exclude_none=True, exclude={"kind"}).items())
+    task = ", ".join(f"{k} {v}" for k, v in spec.task.model_dump(exclude_none=True, exclude={"kind", "corpus"}).items())
     text = f"{', '.join(parts)}; {spec.task.kind}: {task}; {spec.steps:,} steps of {spec.batch} sequences."
     finished = tuple(seed for seed in run.seeds if run.outcome(seed) == "finished")
     return Piece(spec.digest(), name, text, run, seeds or finished[:CARRIED] or run.seeds[:1])
@@ -131,7 +128,7 @@ def _with_figures(study: Study, folder: Path, found: dict[Any, Ledger]) -> list[
         claim: Claim = row["claim"]
         for n, part in enumerate(row["found"]):
             by_seed = seeds[part["scale"]].get(claim.id, {})
-            figure = None if n and not by_seed else claim_figure(study.name, claim.id, drawn.get(claim.id, ()), by_seed)
+            figure = None if n and not by_seed else claim_figure(claim.id, drawn.get(claim.id, ()), by_seed)
             if figure is not None:
                 label = f"{claim.id} at {part['scale']} scale: {part['entry'].sentence}"
                 part["figure"] = svg(figure, f"{claim.id}-{part['scale']}", label)

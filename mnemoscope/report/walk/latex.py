@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mnemoscope.config import UserError
 from mnemoscope.probes.walk import Line, Walk
+from mnemoscope.report.files import writing
 from mnemoscope.report.walk.cells import GAP, cells, head, number
 from mnemoscope.report.walk.plane import Plane, plane
 
@@ -134,7 +135,5 @@ def write_pdf(document: str, path: Path) -> None:
         if done.returncode or not made.is_file():
             reason = next((line for line in done.stdout.splitlines() if line.startswith("!")), "see its log")
             raise UserError(f"{engine} could not make the PDF ({reason}); --format latex writes the document itself")
-        try:
+        with writing(path):
             path.write_bytes(made.read_bytes())
-        except OSError as error:
-            raise UserError(f"cannot write {str(path)!r} ({error.strerror}); give another file with --out") from error
