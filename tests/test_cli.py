@@ -121,7 +121,9 @@ def test_a_store_that_cannot_be_used(tmp_path):
 
 
 def test_ctrl_c_ends_with_130_and_keeps_what_was_finished(tmp_path):
-    command = [sys.executable, "-m", "mnemoscope.cli", "run", "remember", "--claims", "R18", "--seeds", "2"]
+    # whoever runs this in the background of a script has SIGINT ignored, and children inherit that
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from mnemoscope.cli import main; main()"
+    command = [sys.executable, "-c", start, "run", "remember", "--claims", "R18", "--seeds", "2"]
     env = ENV | {"MNEMOSCOPE_STORE": str(tmp_path)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     deadline = time.monotonic() + 120
