@@ -95,7 +95,7 @@ def gradient_time(length: int, vocabulary: int, seeds: int, d: int = 32) -> floa
     from mnemoscope.model import ModelConfig, init
     from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
     from mnemoscope.tasks import Example
-    from mnemoscope.train import batch_loss
+    from mnemoscope.loss import batch_loss
 
     config, read = ModelConfig(d_model=d, n_heads=2, d_mlp=2 * d), tuple(range(0, length, 2))
     tokens = jnp.array(np.random.default_rng(0).integers(0, vocabulary, (BATCH, length)))
@@ -218,7 +218,8 @@ def agreement() -> dict:
     import jax.numpy as jnp
     import numpy as np
 
-    from mnemoscope.train import batch_loss, draw, seed_keys, start
+    from mnemoscope.loss import batch_loss
+    from mnemoscope.train import draw, seed_keys, start
 
     def one(norm: str) -> dict:
         spec = remember(norm=norm)

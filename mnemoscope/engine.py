@@ -14,6 +14,7 @@ import numpy as np
 
 from mnemoscope import __version__
 from mnemoscope.config import UserError
+from mnemoscope.probes.watch import watch_of
 from mnemoscope.spec import Spec
 from mnemoscope.store import Store
 from mnemoscope.train import Run, fit, programs
@@ -97,7 +98,7 @@ def obtain(
     while blocks:
         block, began = blocks.pop(0), time.monotonic()
         try:
-            run = fit(spec, block, progress=tell)
+            run = fit(spec, block, watch_of(spec), tell)
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise

@@ -17,9 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.arrays import Array
+from mnemoscope.loss import batch_loss, loss_and_gradient
 from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
 from mnemoscope.spec import Spec
-from mnemoscope.train import State, batch_loss, draw, parted, programs, seed_keys, start, train_step
+from mnemoscope.train import State, draw, parted, programs, release_steps, seed_keys, start, train_step
 
 STAGES: tuple[str, ...] = ("draw the batch", "loss", "gradient", "optimiser")
 TARGET = 0.5  # seconds that one measurement should last
@@ -49,17 +50,16 @@ class Profile:
 def _turn(stage: str, spec: Spec, world: object, key: Array, step: Array, state: State) -> State:
     """One turn of the loop that ends with `stage`."""
     if stage == "optimiser":
-        return train_step(spec, world, key, step, state)
+        return train_step(spec, world, key, step, state, release_steps(spec))
     batch = draw(spec, world, key, step)
-    loss = partial(batch_loss, spec.model, batch=batch, read=spec.task.read_positions)
     if stage == "draw the batch":
         return state._replace(good_steps=state.good_steps + batch.tokens.sum() + batch.targets.sum())
     if stage == "loss":
-        value = loss(state.params)
+        value = batch_loss(spec.model, state.params, batch, spec.task.read_positions)
         # zero times a number that may be NaN is not known to be zero: the parameters wait for the loss
         return state._replace(params=jax.tree.map(lambda p: p + 0.0 * value, state.params))
     free, held = parted(spec, state.params)
-    gradient = jax.grad(lambda p: loss({**held, **p}))(free)
+    gradient = loss_and_gradient(spec.task, spec.model, free, held, batch)[1]
     return state._replace(params=held | jax.tree.map(lambda p, g: p + 0.0 * g, free, gradient))
 
 

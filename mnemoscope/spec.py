@@ -52,9 +52,11 @@ class Spec(Strict):
     """One training, frozen. `format` rises when the same Spec would train differently than before.
 
     `release` holds parameters back for a while: (name or pattern, step) leaves them as they were drawn before that step.
+    `watch` names probes (`mnemoscope.probes.watch`) that read the model while it trains, at `looks` evenly spaced steps and at
+    the start, or at the snapshots if that is 0; probes that change what they read get a new name.
     """
 
-    later = frozenset({"release"})
+    later = frozenset({"release", "watch", "looks"})
 
     format: Literal[1] = 1
     task: Annotated[Permutation | Cycle | Bigrams, Field(discriminator="kind")]
@@ -64,6 +66,8 @@ class Spec(Strict):
     batch: Positive = 128
     snapshots: Positive = 2
     release: tuple[tuple[str, Positive], ...] = ()
+    watch: Literal["bigrams"] | None = None
+    looks: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
     def _check(self) -> "Spec":
@@ -87,3 +91,15 @@ class Spec(Strict):
             return (self.steps,)
         spaced = np.geomspace(1, self.steps, self.snapshots - 1) if self.snapshots > 2 else np.array([self.steps])
         return tuple(sorted({0, self.steps, *(int(step) for step in np.rint(spaced))}))
+
+    def look_steps(self) -> tuple[int, ...]:
+        """Steps after which the model is observed."""
+        if not self.looks:
+            return self.snapshot_steps()
+        return tuple(sorted({round(self.steps * i / self.looks) for i in range(self.looks + 1)}))
+
+    def program(self) -> "Spec":
+        """The part of a Spec that a compiled step depends on: trainings that differ in the rest share their program."""
+        steps = self.steps if isinstance(self.optimiser, Adam) and self.optimiser.schedule != "constant" else 1
+        held = (("*", 1),) if self.release else ()
+        return self.model_copy(update={"release": held, "steps": steps, "snapshots": 1, "watch": None, "looks": 0})

@@ -1,7 +1,5 @@
 r"""Training: one compiled loop in which every step draws fresh data and takes one gradient.
 
-    loss = sum_t weight_t * -log softmax(logits_t)[target_t] / sum_t weight_t         mean over the batch
-
 Seeds run along a leading axis, shared out over the devices; inside a device `lanes` of them advance together. The
 loop's end is an argument, so one compilation serves every stretch between two stops: there Python looks in to keep
 a snapshot, call the probes that the caller handed in and move the progress bar. Nothing of Python is in a step.
@@ -25,7 +23,8 @@ from jax.sharding import Mesh
 
 from mnemoscope.arrays import Array, Float, Int, Key, Params, PRNGKeyArray, Shaped
 from mnemoscope.config import UserError
-from mnemoscope.model import ModelConfig, Transformer, fast, forward, init
+from mnemoscope.loss import loss_and_gradient
+from mnemoscope.model import Transformer, init, parameter_shapes
 from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
 from mnemoscope.spec import Spec
 from mnemoscope.tasks import Example, Task, World
@@ -55,7 +54,7 @@ class Run:
     loss_steps: Int[np.ndarray, "stop"]
     losses: Float[np.ndarray, "seed stop"]  # mean training loss over the stretch that ends at each stop
     good_steps: Int[np.ndarray, "seed"]
-    observed: dict[str, Shaped[np.ndarray, "seed snap ..."]] = field(default_factory=dict)
+    observed: dict[str, Shaped[np.ndarray, "seed look ..."]] = field(default_factory=dict)
 
     def outcome(self, seed: int) -> Literal["finished", "diverged"]:
         """`diverged` when the loss of any step was not a finite number."""
@@ -99,25 +98,6 @@ def _worlds(task: Task, seeds: Int[Array, "seed"]) -> World:
     return jax.vmap(lambda seed: task.world(key=seed_keys(seed)[0]))(seeds)
 
 
-def batch_loss(
-    config: ModelConfig, params: Params, batch: Example, read: tuple[int, ...], plain: bool = False
-) -> Float[Array, ""]:
-    """The weighted cross-entropy of a batch, as the module's docstring writes it, over the positions `read`.
-
-    Shapes that the fast rewrite covers take it; `plain` insists on the plain forward pass.
-    """
-    rows = np.array(read)
-    if fast.applies(params["embed.W_E"].shape[0], batch.tokens.shape[1]) and not plain:
-        logits = fast.read_logits(config, params, batch.tokens, read)  # vocab, read, batch
-        is_target = batch.targets.T[None, rows] == jnp.arange(logits.shape[0])[:, None, None]
-        each = (jax.nn.logsumexp(logits, axis=0) - jnp.where(is_target, logits, 0).sum(axis=0)).T
-    else:
-        logits = jax.vmap(lambda tokens: forward(config, params, tokens)[0])(batch.tokens)[:, rows]
-        each = optax.losses.softmax_cross_entropy_with_integer_labels(logits, batch.targets[:, rows])
-    weights = batch.weights[:, rows]
-    return (each * weights).sum() / weights.sum()
-
-
 def draw(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""]) -> Example:
     """The batch of a step, with a leading batch axis."""
     keys = jax.random.split(jax.random.fold_in(data_key, step), spec.batch)
@@ -131,21 +111,31 @@ def parted(spec: Spec, params: Params) -> tuple[Params, Params]:
             {name: value for name, value in params.items() if name in still})  # fmt: skip
 
 
-def train_step(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""], state: State) -> State:
-    """Draw a batch, take the gradient of its loss in the parameters that are not frozen, and follow it."""
+def train_step(
+    spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""], state: State, releases: Int[Array, "trained"]
+) -> State:
+    """Draw a batch, take the gradient of its loss in the parameters that are not frozen, and follow it.
+
+    `releases` is read if the Spec holds anything back: from which step each trained parameter moves.
+    """
     batch = draw(spec, world, data_key, step)
     trained, frozen = parted(spec, state.params)
-    read = spec.task.read_positions
-    loss, gradient = jax.value_and_grad(lambda p: batch_loss(spec.model, {**frozen, **p}, batch, read))(trained)
-    # a parameter that is held back has no gradient and, for its decay, no size: nothing of it moves, not even a bit
-    waits = {name: step < release for name, release in spec.released().items()}
-    gradient, sizes = (
-        {**tree, **{n: jnp.where(wait, 0.0, tree[n]) for n, wait in waits.items()}} for tree in (gradient, trained)
-    )
+    loss, gradient = loss_and_gradient(spec.task, spec.model, trained, frozen, batch)
+    sizes = trained
+    if spec.release:
+        # a parameter that is held back has no gradient and, for its decay, no size: nothing of it moves, not even a bit
+        waits = dict(zip(sorted(trained), step < releases, strict=True))
+        gradient, sizes = ({n: jnp.where(waits[n], 0.0, x) for n, x in tree.items()} for tree in (gradient, trained))
     updates, optimiser = spec.optimiser.transformation(spec.steps).update(gradient, state.optimiser, sizes)
     trained = cast(Params, optax.apply_updates(trained, updates))
     params = {name: (frozen | trained)[name] for name in state.params}  # in the order of the computation
     return State(params, optimiser, state.loss_sum + loss, state.good_steps + jnp.isfinite(loss))
+
+
+def release_steps(spec: Spec) -> Int[Array, "trained"]:
+    """From which step each trained parameter moves, in the order of their names."""
+    trained, released = set(parameter_shapes(spec.model, 1, 1)) - spec.model.frozen_names(), spec.released()
+    return jnp.array([released.get(name, 0) for name in sorted(trained)], int)
 
 
 def start(spec: Spec, seed: int | Int[Array, ""]) -> State:
@@ -163,7 +153,7 @@ class Programs(NamedTuple):
     """The two compiled programs of a training: draw the start, and go on to a later step."""
 
     start: Callable[[Int[Array, "seed"]], State]
-    advance: Callable[[tuple[Int[Array, "seed"], State], Int[Array, ""], Int[Array, ""]], State]
+    advance: Callable[..., State]  # (seeds, states), first step, last step
 
 
 _programs: dict[tuple[Spec, Mesh, int], Future[Programs]] = {}  # insertion order; the oldest goes first
@@ -174,7 +164,7 @@ MAX_PROGRAMS = 32
 def programs(spec: Spec, n_seeds: int) -> Programs:
     """Compile a training for so many seeds, once. Another thread may do so ahead of time; the second to ask waits."""
     mesh = device_mesh(n_seeds)
-    key = (spec, mesh, n_seeds)
+    key = (spec.program(), mesh, n_seeds)
     with _programs_lock:
         future = _programs.get(key)
         if mine := future is None:
@@ -183,20 +173,21 @@ def programs(spec: Spec, n_seeds: int) -> Programs:
                 del _programs[next(iter(_programs))]
     if mine:
         try:
-            future.set_result(_compile(spec, mesh, n_seeds))
+            future.set_result(_compile(*key))
         except BaseException as error:
             _programs.pop(key, None)
             future.set_exception(error)
-    return future.result()
+    found, releases = future.result(), release_steps(spec)
+    return Programs(found.start, lambda each, begin, end: found.advance(each, begin, end, releases))
 
 
 def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
-    def one_seed(each: tuple[Array, State], begin: Array, end: Array) -> State:
+    def one_seed(each: tuple[Array, State], begin: Array, end: Array, releases: Array) -> State:
         seed, state = each
         for_world, _, for_data = seed_keys(seed)
         world = spec.task.world(key=for_world)
         state = state._replace(loss_sum=jnp.zeros(()))
-        return jax.lax.fori_loop(begin, end, lambda i, s: train_step(spec, world, for_data, i, s), state)
+        return jax.lax.fori_loop(begin, end, lambda i, s: train_step(spec, world, for_data, i, s, releases), state)
 
     lanes = lanes_for(mesh, n_seeds)
     ids = spread(mesh, jnp.zeros(n_seeds, int))
@@ -206,7 +197,7 @@ def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
     )
     advance = jax.jit(for_each_seed(one_seed, mesh, lanes))
     step = jnp.zeros((), int)
-    return Programs(begin, advance.lower((ids, states), step, step).compile())
+    return Programs(begin, advance.lower((ids, states), step, step, release_steps(spec)).compile())
 
 
 def fit(
@@ -215,21 +206,23 @@ def fit(
     observe: Observe | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Train one model for each seed. `observe(model, world)` is called for every seed at every snapshot.
+    """Train one model for each seed. `observe(model, world)` is called for every seed at every look of the Spec.
 
-    The caller pays for what it hands in: `observe` is compiled once and runs at each snapshot.
+    The caller pays for what it hands in: `observe` is compiled once and runs at each look.
     """
     wanted = tuple(int(seed) for seed in seeds)
     if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
         raise UserError(f"seeds must be different whole numbers from 0 up, at least one, got {list(wanted)}")
     program = programs(spec, len(wanted))
-    ids = spread(device_mesh(len(wanted)), jnp.array(wanted))
+    mesh = device_mesh(len(wanted))
+    ids = spread(mesh, jnp.array(wanted))
     states = program.start(ids)
-    watch = None if observe is None else jax.jit(jax.vmap(observe))
+    watch = observe and jax.jit(for_each_seed(lambda each: observe(*each), mesh, lanes_for(mesh, len(wanted))))
     worlds = _worlds(spec.task, ids) if watch else None
 
     keep = spec.snapshot_steps()
-    stops = sorted({*keep, *(round(spec.steps * i / STOPS) for i in range(1, STOPS + 1))} - {0})
+    looks = spec.look_steps() if watch else ()
+    stops = sorted({*keep, *looks, *(round(spec.steps * i / STOPS) for i in range(1, STOPS + 1))} - {0})
     snapshots: list[Params] = []
     observed: list[dict[str, Any]] = []
     losses: list[np.ndarray] = []
@@ -237,8 +230,8 @@ def fit(
     def look(step: int, states: State) -> None:
         if step in keep:
             snapshots.append(jax.device_get(states.params))
-            if watch:
-                observed.append(jax.device_get(watch(Transformer(spec.model, states.params), worlds)))
+        if watch and step in looks:
+            observed.append(jax.device_get(watch((Transformer(spec.model, states.params), worlds))))
 
     def settle(begin: int, end: int, states: State) -> None:
         """Read off what a stretch left behind; waits until it is done."""

@@ -28,7 +28,7 @@ from mnemoscope.model import (
     site_axes,
 )  # fmt: skip
 from mnemoscope.tasks import Example
-from mnemoscope.train import batch_loss
+from mnemoscope.loss import batch_loss
 
 D_VOCAB, N_CTX = 6, 9
 PROMPT = [2, 4, 5, 3, 4, 5, 3, 2, 2]

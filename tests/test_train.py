@@ -14,7 +14,7 @@ from mnemoscope.config import UserError
 from mnemoscope.model import ModelConfig, Transformer, forward
 from mnemoscope.spec import SGD, Adam, Spec
 from mnemoscope.tasks import Permutation
-from mnemoscope.train import fit, programs, seed_keys, start, train_step
+from mnemoscope.train import fit, programs, release_steps, seed_keys, start, train_step
 
 SMALL = Spec(
     task=Permutation(n_symbols=3, repeat=0.3), model=ModelConfig(d_model=8, n_heads=2, d_mlp=8), steps=70, batch=16,
@@ -31,7 +31,7 @@ def test_the_compiled_loop_equals_a_python_loop():
     run = fit(SMALL, [3])
     for_world, _, for_data = seed_keys(3)
     world, state = SMALL.task.world(key=for_world), start(SMALL, 3)
-    step = jax.jit(lambda i, s: train_step(SMALL, world, for_data, i, s))
+    step = jax.jit(lambda i, s: train_step(SMALL, world, for_data, i, s, release_steps(SMALL)))
     losses = []
     for i in range(SMALL.steps):
         before = float(state.loss_sum)

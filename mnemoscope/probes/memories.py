@@ -43,13 +43,12 @@ def second_keys(model: Transformer, tokens: Sequence[int] | None = None) -> Floa
     return ((queries @ keys.T).argmax(axis=1) == jnp.arange(e.shape[0])).mean()
 
 
-def first_keys(model: Transformer, last: int | None = None) -> Float[Array, ""]:
-    """Share of positions 1 .. last - 1 whose query in layer 0 finds the key of the position before (None: all)."""
+def first_keys(model: Transformer, first: int = 1, last: int | None = None) -> Float[Array, ""]:
+    """Share of positions first .. last - 1 whose query in layer 0 finds the key of the position before (None: to the end)."""
     p = _parts(model)
     places = p["pos_embed.W_pos"]
     scores = places @ p["blocks.0.attn.W_Q"][0] @ (places @ p["blocks.0.attn.W_K"][0]).T
-    right = scores.argmax(axis=1)[1:last] == jnp.arange(places.shape[0])[: -1 if last is None else last - 1]
-    return right.mean()
+    return (scores.argmax(axis=1) == jnp.arange(places.shape[0]) - 1)[first:last].mean()
 
 
 def bigram_memory(
@@ -70,11 +69,11 @@ def bigram_memory(
 
 
 def head_scores(
-    model: Transformer, tokens: Int[Array, "batch length"], weights: Float[Array, "batch length"]
+    model: Transformer, tokens: Int[Array, "batch length"], weights: Float[Array, "batch length"], early: int | None = None
 ) -> dict[str, Float[Array, ""]]:
     """What the two heads do on sequences, as means over the positions that `weights` counts.
 
-    `previous` is layer 0's attention on the position before, at every position from 1 on. At the counted positions,
+    `previous` is layer 0's attention on the position before, at every position from 1 on (below `early`). At the counted positions,
     `induction` is layer 1's attention on positions whose token before is the one asked about, and `to answer` its
     attention on positions that hold the token which followed it there.
     """
@@ -89,7 +88,7 @@ def head_scores(
         answer = row[followed.argmax(axis=1)]
         is_answer = (row[None, :] == answer[:, None]) & followed.any(axis=1, keepdims=True)
         sums = [(second * mask.astype(float)).sum(axis=1) @ weight for mask in (followed, is_answer)]
-        return jnp.stack([jnp.diagonal(first, -1).mean(), *sums])
+        return jnp.stack([jnp.diagonal(first, -1)[: early and early - 1].mean(), *sums])
 
     found = jax.vmap(one)(tokens, weights)
     counted = weights.sum()

@@ -1,11 +1,12 @@
 """WHAT PAPERS CLAIM: one file a study, with its claims, its settings and its verdicts."""
 
 from mnemoscope.config import UserError, unknown
+from mnemoscope.studies.birth import STUDY as BIRTH
 from mnemoscope.studies.claims import Study
 from mnemoscope.studies.remember import STUDY as REMEMBER
 from mnemoscope.studies.walk import STUDY as WALK
 
-STUDIES: dict[str, Study] = {study.name: study for study in (REMEMBER, WALK)}
+STUDIES: dict[str, Study] = {study.name: study for study in (REMEMBER, WALK, BIRTH)}
 
 
 def find_study(name: str) -> Study:

@@ -42,10 +42,34 @@ class Measured(Strict):
     sentence: str
 
 
+class Curve(Strict):
+    """Something followed through training: the mean over seeds, and between which values nineteen seeds in twenty lie."""
+
+    steps: tuple[float, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+class Map(Strict):
+    """What one head attends to in one sequence: a row for each asking token, a column for each token that it may see."""
+
+    tokens: tuple[str, ...]
+    weights: tuple[tuple[float, ...], ...]
+
+
+class Pictures(Strict):
+    """What there is to draw of a claim besides its seeds."""
+
+    curves: dict[str, Curve] = Field(default_factory=dict)
+    maps: dict[str, Map] = Field(default_factory=dict)
+
+
 class Finding(Measured):
-    """What is kept of a judgement: `by_seed` has every seed's outcome; the ledger proper leaves it out."""
+    """What is kept of a judgement: `by_seed` has every seed's outcome; the ledger proper leaves it and the pictures out."""
 
     by_seed: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    pictures: Pictures = Pictures()
 
 
 class Outcome(NamedTuple):
@@ -56,6 +80,7 @@ class Outcome(NamedTuple):
     interval: tuple[float, float]
     sentence: str
     by_seed: Mapping[str, np.ndarray] = MappingProxyType({})
+    pictures: Pictures = Pictures()
 
 
 class Entry(Measured, Claim):

@@ -8,7 +8,7 @@ import numpy as np
 
 from mnemoscope.model import Transformer
 from mnemoscope.probes.skills import over_seeds
-from mnemoscope.studies.claims import Finding, Outcome, Scale, Setting, Verdict
+from mnemoscope.studies.claims import Finding, Outcome, Pictures, Scale, Setting, Verdict
 from mnemoscope.train import Run
 
 MIN_SEEDS = 8  # fewer seeds than this settle nothing
@@ -47,13 +47,15 @@ class Evidence:
         """Judge on these settings, unless they cannot settle anything: too few seeds, or too many diverged."""
         runs = {name: self.run(name) for name in names}
         # other readings of a setting (task/shape/reading) back a verdict up; its seeds are those of the plain reading
-        seeds = min((len(run.seeds) for name, run in runs.items() if name.count("/") < 2), default=0)
+        trained = min((len(run.seeds) for name, run in runs.items() if name.count("/") < 2), default=0)
         failed = {name: int((~run.finished).sum()) for name, run in runs.items()}
 
         def found(outcome: Outcome | None, sentence: str, verdict: Verdict) -> Finding:
             by_seed = {} if outcome is None else outcome.by_seed
+            # where nothing is trained, seeds are those of what was drawn and measured
+            seeds = trained or max(map(len, by_seed.values()), default=0)
             return Finding(
-                verdict=verdict, value=outcome and outcome.value, interval=outcome and outcome.interval, seeds=seeds,
+                pictures=outcome.pictures if outcome else Pictures(), verdict=verdict, value=outcome and outcome.value, interval=outcome and outcome.interval, seeds=seeds,
                 failed_seeds=sum(failed.values()), sentence=sentence,
                 by_seed={k: tuple(float(f"{x:.6g}") for x in np.asarray(v, float)) for k, v in by_seed.items()},
             )  # fmt: skip

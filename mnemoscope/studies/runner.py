@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import mnemoscope
 from mnemoscope.engine import hardware, obtain, prepare, versions
 from mnemoscope.store import Store
-from mnemoscope.studies.claims import Entry, Finding, Ledger, Scale, Setting, Study, Test
+from mnemoscope.studies.claims import Entry, Finding, Ledger, Pictures, Scale, Setting, Study, Test
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.train import Run
 
@@ -65,7 +65,8 @@ def run_study(
 ) -> Ledger:  # fmt: skip
     """Judge the chosen claims of a study and write its ledger, with every claim that is known at this scale.
 
-    Two files: `<study>.json` is the ledger, `<study>.evidence.json` each seed's outcome for every claim.
+    `<study>.json` is the ledger, `<study>.evidence.json` each seed's outcome for every claim, and `<study>.pictures.json`,
+    where there are any, curves and attention maps.
     """
     settings = study.settings(scale)
     if seeds is not None:
@@ -98,10 +99,14 @@ def run_study(
         watcher.judged(test.claim.id, finding)
     previous = read_ledger(store, study.name, scale)
     if open_tests or previous is None:
-        ledger, evidence_file = _ledger(study, scale, command, findings, previous), _evidence(store, study, scale)
-        evidence_file |= {name: finding.by_seed for name, finding in findings.items()}
+        ledger = _ledger(study, scale, command, findings, previous)
+        seeds, pictures = (_beside(store, study, scale, part) for part in ("evidence", "pictures"))
+        seeds |= {name: finding.by_seed for name, finding in findings.items()}
+        pictures |= {n: f.pictures.model_dump(mode="json") for n, f in findings.items() if f.pictures != Pictures()}
         store.write_text(f"ledger/{scale}/{study.name}.json", ledger.model_dump_json(indent=1) + "\n")
-        store.write_text(f"ledger/{scale}/{study.name}.evidence.json", json.dumps(evidence_file, indent=1) + "\n")
+        store.write_text(f"ledger/{scale}/{study.name}.evidence.json", json.dumps(seeds, indent=1) + "\n")
+        if pictures:
+            store.write_text(f"ledger/{scale}/{study.name}.pictures.json", json.dumps(pictures) + "\n")
         return ledger
     return previous
 
@@ -112,8 +117,8 @@ def read_ledger(store: Store, study: str, scale: Scale) -> Ledger | None:
     return None if text is None else Ledger.model_validate_json(text)
 
 
-def _evidence(store: Store, study: Study, scale: Scale) -> dict[str, Any]:
-    text = store.read_text(f"ledger/{scale}/{study.name}.evidence.json")
+def _beside(store: Store, study: Study, scale: Scale, part: str) -> dict[str, Any]:
+    text = store.read_text(f"ledger/{scale}/{study.name}.{part}.json")
     return {} if text is None else json.loads(text)
 
 
@@ -128,7 +133,7 @@ def _ledger(
     known = {entry.id: entry for entry in previous.claims} if previous else {}
     for test in study.tests:
         if finding := findings.get(test.claim.id):
-            known[test.claim.id] = Entry(**test.claim.model_dump(), **finding.model_dump(exclude={"by_seed"}))
+            known[test.claim.id] = Entry(**test.claim.model_dump(), **finding.model_dump(exclude={"by_seed", "pictures"}))
     entries = tuple(known[test.claim.id] for test in study.tests if test.claim.id in known)
     finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return Ledger(study=study.name, scale=scale, command=command, hardware=hardware(), versions=versions(),

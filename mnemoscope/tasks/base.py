@@ -41,6 +41,11 @@ class Task(Strict):
         return tuple(range(self.n_ctx))
 
     @property
+    def reads_few(self) -> bool:
+        """Whether the loss of most sequences is on few positions, which differ from sequence to sequence."""
+        return False
+
+    @property
     def token_names(self) -> tuple[str, ...]:
         """Each token as a person writes it."""
         return tuple(map(str, range(self.d_vocab)))

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field, model_validator
 
-from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray
+from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray, UInt
 from mnemoscope.tasks.base import Example, Task
 from mnemoscope.tasks.corpus import Corpus, tiny_shakespeare
 
@@ -73,6 +73,10 @@ class Bigrams(Task):
         return self.length
 
     @property
+    def reads_few(self) -> bool:
+        return self.loss == "predictable"
+
+    @property
     def token_names(self) -> tuple[str, ...]:
         """Characters; white space is drawn as a sign."""
         signs = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍"}
@@ -90,35 +94,35 @@ class Bigrams(Task):
 
     def draw(self, *, key: PRNGKeyArray) -> tuple[Int[Array, "drawn"], Int[Array, "trigger"], Int[Array, "trigger"]]:
         """One sequence of length + 1 tokens, its triggers and their outputs."""
-        for_triggers, for_outputs, for_start, for_text = jax.random.split(key, 4)
-        unigrams = self.text.unigrams
+        unigrams, k, n = self.text.unigrams, self.n_triggers, self.d_vocab
+        # one draw of bits, cut into pieces: each further draw would take half a second to compile
+        bits = jax.random.bits(key, (2 * (self.length + k) + 1 + n,))
+        text, first, noise = jnp.split(bits, np.cumsum([2 * (self.length + k), 1]))
+        columns, chances = text.reshape(2, -1)
+        columns = (columns % n).astype(jnp.int32)  # biased by less than d_vocab / 2^32
         if self.triggers == "fixed":
             q = jnp.array(self.fixed_triggers, jnp.int32)
         else:  # the K largest of log pi_u + Gumbel noise are a draw without replacement
-            noise = jax.random.gumbel(for_triggers, unigrams.shape)
             with np.errstate(divide="ignore"):
-                q = jax.lax.top_k(jnp.asarray(np.log(unigrams), noise.dtype) + noise, self.n_triggers)[1].astype(
-                    jnp.int32
-                )
+                weights = jnp.asarray(np.log(unigrams), float) - jnp.log(-jnp.log(_uniform(noise)))
+            q = jax.lax.top_k(weights, k)[1].astype(jnp.int32)
         shares, others = (jnp.asarray(table) for table in self.text.alias)
-        bits = jax.random.bits(for_text, (2, self.length + self.n_triggers))
-        column = (bits[0] % self.d_vocab).astype(jnp.int32)  # biased by less than d_vocab / 2^32
 
         def follow(z: Array, column: Array, chance: Array) -> Array:
             return jnp.where(chance < shares[z, column], column, others[z, column])
 
-        if self.outputs == "uniform":
-            o = jax.random.randint(for_outputs, (self.n_triggers,), 0, self.d_vocab, jnp.int32)
-        else:
-            o = jax.vmap(follow)(q, column[self.length :], bits[1, self.length :])
-        first = jax.random.choice(for_start, self.d_vocab, p=jnp.asarray(unigrams, float)).astype(jnp.int32)
+        o = columns[self.length :]
+        if self.outputs == "bigram":
+            o = jax.vmap(follow)(q, o, chances[self.length :])
+        up_to = jnp.asarray(np.cumsum(unigrams)[:-1], float)
+        first = (_uniform(first) > up_to).sum().astype(jnp.int32)
 
         def step(z: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
             is_q = q == z
             z = jnp.where(is_q.any(), jnp.where(is_q, o, 0).sum().astype(jnp.int32), follow(z, *now))
             return z, z
 
-        rest = jax.lax.scan(step, first, (column[: self.length], bits[1, : self.length]), unroll=UNROLL)[1]
+        rest = jax.lax.scan(step, first, (columns[: self.length], chances[: self.length]), unroll=UNROLL)[1]
         return jnp.concatenate([first[None], rest]), q, o
 
     def roles(self, tokens: Int[Array, "pos"], q: Int[Array, "trigger"]) -> Int[Array, "pos"]:
@@ -162,6 +166,11 @@ class Bigrams(Task):
         without[z] = 0.0
         whole = _sets(self.text, self.n_triggers, a, b)
         return 1 - _sets(self.text, self.n_triggers, without, b) / whole
+
+
+def _uniform(bits: UInt[Array, "..."]) -> Float[Array, "..."]:
+    """Numbers strictly between 0 and 1, in steps of 2^-23."""
+    return ((bits >> 9).astype(float) + 0.5) * 2.0**-23
 
 
 def _sets(corpus: Corpus, k: int, a: np.ndarray, b: np.ndarray) -> float:

@@ -1,0 +1,192 @@
+r"""What population gradients write into an induction head that starts from nothing: three steps, one matrix each.
+
+The theorem's world: tokens, positions, what layer 0 makes of them and read-out directions are orthonormal, so that no two
+meanings share a direction of the stream. In blocks of its dimensions,
+
+    x = ( e: vocab | p: pos | e of earlier tokens: vocab | p of earlier tokens: pos | u: vocab )
+
+W_V W_O of layer 0 carries the first two blocks into the next two, W_V of layer 1 is the identity, W_U reads the last block, and
+the three trained matrices are zero. Then attention is even and every answer has probability 1/N, so that the gradient in W_O of
+layer 1 is linear in how often tokens occur in a context that ends with a question:
+
+    dL/dW_O = -E[ sum_t w_t xbar_t^T (onehot(y_t) - 1/N) ] / E[ sum_t w_t ],     xbar_t = mean_{s<=t} x_s
+
+`output_gradient` computes these expectations exactly: for each trigger and output a sequence is a Markov chain over (token,
+whether the trigger has been seen), and expected counts of every token before a question follow it step by step. After that step
+answers are no longer linear in the context; `sampled_gradient` averages over drawn sequences and says how far it can be off.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mnemoscope.arrays import Array, Float, Params, PRNGKeyArray
+from mnemoscope.config import UserError
+from mnemoscope.loss import cross_entropy
+from mnemoscope.model import ModelConfig, init, long
+from mnemoscope.tasks import Bigrams
+from mnemoscope.tasks.corpus import Corpus
+from mnemoscope.theory.induction import TRAINED, simplified_model
+
+FIRST_KEYS, SECOND_KEYS, OUTPUT = TRAINED
+
+
+def uniform_text(n_tokens: int) -> Corpus:
+    """A text in which every character follows every other equally often."""
+    names = "".join(chr(ord("A") + i) for i in range(n_tokens))
+    return Corpus(name="uniform", characters=names, counts=tuple((a, b, 1) for a in range(n_tokens) for b in range(n_tokens)))
+
+
+def theorem_task(n_tokens: int, length: int) -> Bigrams:
+    """Uniform text with one trigger, drawn for each sequence."""
+    return Bigrams(corpus=uniform_text(n_tokens), n_triggers=1, triggers="random", length=length)
+
+
+def theorem_model(task: Bigrams) -> tuple[ModelConfig, Params]:
+    """The orthonormal model of the module's docstring, with its three trained matrices at zero."""
+    n, length = task.d_vocab, task.length
+    d = 3 * n + 2 * length
+    config = simplified_model(d)
+    eye = np.eye(d)
+    carry = np.zeros((d, d))
+    carry[np.arange(n + length), n + length + np.arange(n + length)] = 1
+    params = init(config, n, length, key=jax.random.key(0))
+    written = {
+        "embed.W_E": eye[:n], "pos_embed.W_pos": eye[n : n + length], "unembed.W_U": eye[:, d - n :],
+        "blocks.0.attn.W_V": carry[None], "blocks.0.attn.W_O": eye[None], "blocks.1.attn.W_V": eye[None],
+        **{name: np.zeros((1, d, d)) for name in TRAINED},
+    }  # fmt: skip
+    return config, params | {name: jnp.asarray(value, float) for name, value in written.items()}
+
+
+def output_gradient(task: Bigrams) -> Float[np.ndarray, "d_model d_model"]:
+    """The exact gradient in W_O of layer 1 at the start of the theorem's model, for one random trigger; float64."""
+    if task.n_triggers != 1 or task.triggers != "random" or task.loss != "predictable":
+        raise UserError("exact gradients are known for one random trigger and the loss on predictable positions")
+    n, length, text = task.d_vocab, task.length, task.text
+    prior = np.full((n, n), 1 / n) if task.outputs == "uniform" else text.bigrams
+    harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, length + 1))])
+    gradient, mass = np.zeros((2 * (n + length), n)), 0.0
+    for q in range(n):
+        for o in np.flatnonzero(prior[q]):
+            told, weight = _contexts(text, q, int(o), length, harmonic)
+            share = text.unigrams[q] * prior[q, o]
+            gradient += share * told[:, None] * (np.eye(n)[o] - 1 / n)[None]
+            mass += share * weight
+    whole = np.zeros((3 * n + 2 * length,) * 2)
+    whole[: 2 * (n + length), -n:] = -gradient / mass
+    return whole
+
+
+def _contexts(
+    text: Corpus, q: int, o: int, length: int, harmonic: np.ndarray
+) -> tuple[Float[np.ndarray, "part"], float]:
+    """E[sum_t w_t xbar_t] by block, and E[sum_t w_t], for one trigger and output.
+
+    `alive[seen, z]` is p(seen, z_t = z). `plain[v, seen, z]` is sum_{s<=t} p(z_s = v, seen, z_t = z), and `late` the same with each
+    s counted harmonic(s - 1) times: a token at s is in the means of all positions from s on, sum_{r=s}^t 1/r = H_t - H_{s-1}.
+    """
+    n = len(text.unigrams)
+    move = text.bigrams.copy()
+    move[q] = np.eye(n)[o]
+    alive = np.zeros((2, n))
+    alive[0] = text.unigrams
+    plain, late = np.zeros((n, 2, n)), np.zeros((n, 2, n))
+    every = np.arange(n)
+    told, total = np.zeros(2 * (n + length)), 0.0
+    for t in range(1, length + 1):
+        plain[every, :, every] += alive.T
+        late[every, :, every] += harmonic[t - 1] * alive.T
+        asked = alive[1, q]  # the trigger, seen before: a question
+        told[:n] += plain[:, 1, q] / t
+        told[n : n + t] += asked / t
+        told[n + length : 2 * n + length] += (harmonic[t] * plain[:, 1, q] - late[:, 1, q]) / t
+        told[2 * n + length : 2 * n + length + t] += asked * (harmonic[t] - harmonic[:t]) / t
+        total += asked
+        alive, plain, late = (_moved(x, move, q) for x in (alive, plain, late))
+    return told, total
+
+
+def _moved(x: Float[np.ndarray, "... seen token"], move: np.ndarray, q: int) -> np.ndarray:
+    """One step of the chain: whoever stands on the trigger has seen it from now on."""
+    x = x.copy()
+    x[..., 1, q] += x[..., 0, q]
+    x[..., 0, q] = 0
+    return x @ move
+
+
+class Sampled(NamedTuple):
+    """A gradient averaged over drawn sequences, and its standard error, entry by entry."""
+
+    mean: Float[Array, "d_model d_model"]
+    error: Float[Array, "d_model d_model"]
+
+
+@partial(jax.jit, static_argnames=("task", "config", "name", "batches", "batch"))
+def sampled_gradient(
+    task: Bigrams, config: ModelConfig, params: Params, name: str, batches: int = 64, batch: int = 128, *, key: PRNGKeyArray
+) -> Sampled:
+    """E[d sum_t w_t loss_t] / E[sum_t w_t] in one matrix from `batches * batch` sequences, as a ratio of two averages."""
+
+    def one(sums: tuple[Array, ...], key: PRNGKeyArray) -> tuple[tuple[Array, ...], None]:
+        examples = jax.vmap(lambda key: task.sample((), key=key))(jax.random.split(key, batch))
+        rows = jnp.broadcast_to(jnp.arange(task.length)[None], examples.tokens.shape)
+
+        def summed(value: Array) -> Array:
+            logits = long.read_logits(config, params | {name: value[None]}, examples.tokens, rows)
+            return (cross_entropy(logits, examples.targets) * examples.weights).sum() / batch
+
+        g, w = jax.grad(summed)(params[name][0]), examples.weights.sum() / batch
+        return jax.tree.map(jnp.add, sums, (g, w, g * g, g * w, w * w)), None
+
+    zero, none = jnp.zeros_like(params[name][0]), jnp.zeros(())
+    sums, _ = jax.lax.scan(one, (zero, none, zero, zero, none), jax.random.split(key, batches))
+    g, w, gg, gw, ww = (x / batches for x in sums)
+    ratio = g / w
+    spread = jnp.maximum(gg - 2 * ratio * gw + ratio * ratio * ww, 0.0)
+    return Sampled(ratio, jnp.sqrt(spread / (batches - 1)) / w)
+
+
+class Steps(NamedTuple):
+    """The model after the three steps, and of each matrix the share of its entries known to better than a tenth of the largest."""
+
+    params: Params
+    precise: dict[str, Float[Array, ""]]
+
+
+def three_steps(
+    task: Bigrams, config: ModelConfig, params: Params, batches: int = 64, batch: int = 128,
+    strengths: tuple[float, float, float] = (1.0, 10.0, 100.0), *, key: PRNGKeyArray,
+) -> Steps:  # fmt: skip
+    """One gradient step on the output, then on layer 1's keys, then on layer 0's, each as long as its rule says.
+
+    The length of a step is the one at which the right pairs of its memory score `strength` on average, counted after the
+    division by sqrt(d) where attention divides. The theorem leaves step sizes free. The first must be short: with outputs at 10,
+    answers saturate and what follows writes first-layer keys no better than chance (FINDINGS.md).
+    """
+    root = config.d_head**0.5
+    scores: dict[str, Callable[[Array], Array]] = {
+        OUTPUT: lambda w: _pairs(params["embed.W_E"] @ params["blocks.1.attn.W_V"][0], w, params["unembed.W_U"].T),
+        SECOND_KEYS: lambda w: _pairs(_carried(params, params["embed.W_E"]), w, params["embed.W_E"]) / root,
+        FIRST_KEYS: lambda w: _pairs(params["pos_embed.W_pos"][:-1], w, params["pos_embed.W_pos"][1:]) / root,
+    }
+    precise = {}
+    for (name, score), strength, each in zip(scores.items(), strengths, jax.random.split(key, 3), strict=True):
+        found = sampled_gradient(task, config, params, name, batches, batch, key=each)
+        step = -found.mean
+        params = params | {name: (params[name][0] + strength / score(step) * step)[None]}
+        precise[name] = (found.error < 0.1 * jnp.abs(found.mean).max()).mean()
+    return Steps(params, precise)
+
+
+def _carried(params: Params, x: Array) -> Array:
+    return x @ params["blocks.0.attn.W_V"][0] @ params["blocks.0.attn.W_O"][0]
+
+
+def _pairs(inputs: Float[Array, "pair d_in"], w: Float[Array, "d_in d_out"], outputs: Float[Array, "pair d_out"]) -> Array:
+    """The mean score of the right pairs."""
+    return jnp.einsum("id,de,ie->i", inputs, w, outputs).mean()
