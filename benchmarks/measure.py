@@ -92,10 +92,10 @@ def gradient_time(length: int, vocabulary: int, seeds: int, d: int = 32) -> floa
     import jax.numpy as jnp
     import numpy as np
 
+    from mnemoscope.loss import batch_loss
     from mnemoscope.model import ModelConfig, init
     from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
     from mnemoscope.tasks import Example
-    from mnemoscope.loss import batch_loss
 
     config, read = ModelConfig(d_model=d, n_heads=2, d_mlp=2 * d), tuple(range(0, length, 2))
     tokens = jnp.array(np.random.default_rng(0).integers(0, vocabulary, (BATCH, length)))

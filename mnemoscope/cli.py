@@ -63,6 +63,7 @@ def run(
     scale: Scale = "quick",
     seeds: int | None = None,
     claims: str = "",
+    corpus: Path | None = None,
     store: StoreDir = DEFAULT_STORE,
 ) -> None:
     """Run a study: train what is missing, judge its claims, write the ledger.
@@ -75,15 +76,19 @@ def run(
         scale: quick: minutes on a laptop. full: the source's own budget, for a GPU.
         seeds: Seeds for every setting, instead of the study's own numbers (fewer than 8 settle nothing).
         claims: Judge only these, separated by commas: R8,R13.
+        corpus: A text file whose characters take the place of tiny Shakespeare's, for studies of text (birth).
     """
-    from mnemoscope.studies import STUDIES, find_study
+    from mnemoscope.studies import STUDIES, find_study, on_corpus
 
     chosen = list(STUDIES.values()) if study == "all" else [find_study(study)]
     picked = tuple(part.strip() for part in claims.split(",") if part.strip())
     if study == "all" and picked:
         raise UserError("--claims goes with one study; allowed: " + ", ".join(STUDIES))
+    if corpus is not None:
+        chosen = [on_corpus(each, corpus) for each in chosen]
     for each in chosen:
         each.pick(picked)
+        each.settings(scale)
     if seeds is not None and seeds < 1:
         raise UserError(f"--seeds must be at least 1, got {seeds}")
     kept = _open(store)
@@ -381,31 +386,35 @@ def figure(
     scale: Scale | None = None,
     store: StoreDir = DEFAULT_STORE,
 ) -> None:
-    """Draw one claim's figure, every seed of it, into a file.
+    """Draw one claim: every seed of it, and its curves and attention maps where there are any, each into a file.
 
     Args:
         claim: The claim's id, such as R13.
-        out: The file: .svg, .pdf or .png. Nothing: the claim's id as .svg.
+        out: The file: .svg, .pdf or .png; further figures go beside it, as R13-curves.svg. Nothing: the claim's id as .svg.
         scale: quick or full; without it full where there is one.
     """
-    from mnemoscope.report.books import evidence, ledgers
-    from mnemoscope.report.figures import claim_figure, write_figure
+    from mnemoscope.report.books import evidence, ledgers, pictures
+    from mnemoscope.report.figures import claim_figures, write_figure
     from mnemoscope.studies import find_claim
     from mnemoscope.studies.about import panels
+    from mnemoscope.studies.claims import Pictures
 
     study, name = find_claim(claim)
     books = {at: book for at, book in ledgers(store, study.name).items() if any(e.id == name for e in book.claims)}
     at = scale or ("full" if "full" in books else "quick")
-    drawn = None
+    drawn = {}
     if at in books:
         by_seed = evidence(store, study.name, at).get(name, {})
-        drawn = claim_figure(name, panels(study.name).get(name, ()), by_seed)
-    if drawn is None:
+        more = pictures(store, study.name, at).get(name, Pictures())
+        drawn = claim_figures(name, panels(study.name).get(name, ()), by_seed, more)
+    if not drawn:
         raise UserError(f"nothing to draw for {name} at the scale {at}; make it with 'mnemoscope run {study.name} --claims {name} "
                         f"--scale {at}'")  # fmt: skip
-    path = out or Path(f"{name}.svg")
-    write_figure(drawn, path)
-    print(f"Written: {path}")
+    first = out or Path(f"{name}.svg")
+    for n, (kind, each) in enumerate(drawn.items()):
+        path = first.with_stem(f"{first.stem}-{kind}") if n else first
+        write_figure(each, path)
+        print(f"Written: {path}")
 
 
 def _write(path: Path, text: str) -> None:

@@ -112,7 +112,12 @@ def parted(spec: Spec, params: Params) -> tuple[Params, Params]:
 
 
 def train_step(
-    spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""], state: State, releases: Int[Array, "trained"]
+    spec: Spec,
+    world: World,
+    data_key: PRNGKeyArray,
+    step: Int[Array, ""],
+    state: State,
+    releases: Int[Array, "trained"],
 ) -> State:
     """Draw a batch, take the gradient of its loss in the parameters that are not frozen, and follow it.
 

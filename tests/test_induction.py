@@ -40,7 +40,12 @@ def test_orthogonal_pairs_are_recalled_exactly():
 def test_hand_built_memories_are_recalled_and_random_ones_by_chance():
     start = random_model(256)
     built = Transformer(start.config, induction_weights(start.config, start.params, TASK.fixed_triggers))
-    recalled = (output_memory(built), second_keys(built, TASK.fixed_triggers), first_keys(built), first_keys(built, 16))
+    recalled = (
+        output_memory(built),
+        second_keys(built, TASK.fixed_triggers),
+        first_keys(built),
+        first_keys(built, 1, 16),
+    )
     assert [float(share) for share in recalled] == pytest.approx([1, 1, 1, 1])
     everything = Transformer(start.config, induction_weights(start.config, start.params))
     assert float(second_keys(everything)) > 0.95

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from mnemoscope.config import UserError
+from mnemoscope.loss import batch_loss
 from mnemoscope.model import (
     Edit,
     ModelConfig,
@@ -28,7 +29,6 @@ from mnemoscope.model import (
     site_axes,
 )  # fmt: skip
 from mnemoscope.tasks import Example
-from mnemoscope.loss import batch_loss
 
 D_VOCAB, N_CTX = 6, 9
 PROMPT = [2, 4, 5, 3, 4, 5, 3, 2, 2]

@@ -97,13 +97,42 @@ def test_one_compilation_for_every_stretch_and_every_call(monkeypatch):
     compiled = []
     real = train._compile
     monkeypatch.setattr(train, "_compile", lambda *args: compiled.append(args) or real(*args))
-    spec = SMALL.model_copy(update={"steps": 71})
+    spec = SMALL.model_copy(update={"steps": 71, "batch": 11})
     fit(spec, [0, 1])
     fit(spec, [2, 3])
     assert len(compiled) == 1
     fit(spec, [0, 1, 2])
     assert len(compiled) == 2, "another number of seeds is another shape"
-    assert programs(spec, 2) is programs(spec, 2)
+    assert programs(spec, 2).start is programs(spec, 2).start
+
+
+def test_trainings_that_differ_in_releases_share_a_program(monkeypatch):
+    compiled = []
+    real = train._compile
+    monkeypatch.setattr(train, "_compile", lambda *args: compiled.append(args) or real(*args))
+    specs = [
+        SMALL.model_copy(update={"batch": 12, "release": (("*.W_K", step),), "snapshots": n})
+        for step, n in ((3, 2), (9, 4))
+    ]
+    early, late = (fit(spec, [0, 1]) for spec in specs)
+    assert len(compiled) == 1
+    assert (early.snapshots["embed.W_E"][:, -1] != late.snapshots["embed.W_E"][:, -1]).any(), (
+        "the releases were told apart"
+    )
+    fit(SMALL.model_copy(update={"batch": 12, "optimiser": Adam(lr=1e-3, schedule="cosine")}), [0, 1])
+    fit(SMALL.model_copy(update={"batch": 12, "optimiser": Adam(lr=1e-3, schedule="cosine"), "steps": 30}), [0, 1])
+    assert len(compiled) == 3, "a falling rate knows how long the training is"
+
+
+def test_looks_are_evenly_spaced_and_observed():
+    spec = SMALL.model_copy(update={"steps": 20, "looks": 4, "snapshots": 2})
+    assert spec.look_steps() == (0, 5, 10, 15, 20)
+    run = fit(spec, [0, 1], lambda model, world: {"norm": jnp.square(model.params["embed.W_E"]).sum()})
+    assert run.observed["norm"].shape == (2, 5)
+    for look, snapshot in ((0, 0), (4, 1)):
+        at = np.square(run.snapshots["embed.W_E"][:, snapshot]).sum(axis=(1, 2))
+        np.testing.assert_allclose(run.observed["norm"][:, look], at, rtol=1e-5)
+    assert "looks" not in SMALL.canonical_json()  # an older Spec keeps its identity
 
 
 def test_frozen_parameters_stay_and_the_others_move():

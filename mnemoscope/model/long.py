@@ -31,57 +31,62 @@ def read_logits(
 ) -> Float[Array, "batch row vocab"]:
     """`forward`'s logits at the positions `rows` of every sequence."""
     p = {name: jnp.asarray(value) for name, value in params.items()}
-    n_pos, d_vocab = tokens.shape[1], p["embed.W_E"].shape[0]
-    true = tokens[0, 0] >= 0
+    n_pos, (d_vocab, d), last = tokens.shape[1], p["embed.W_E"].shape, config.n_layers - 1
+    true = tokens[0, 0] >= 0  # known only at run time; see `kept`
     every = jnp.broadcast_to(jnp.arange(n_pos)[None], tokens.shape)
+    read_out = p["embed.W_E"].T if config.tied else p["unembed.W_U"]
 
-    def bias(name: str) -> Array | float:
-        return p[name].reshape(1, -1) if name in p else 0.0
+    def bias(name: str) -> Float[Array, "1 1 d"] | float:
+        return p[name].reshape(1, 1, -1) if name in p else 0.0
 
-    def at(rows: Array, x: Float[Array, "batch pos d_model"]) -> Array:
-        return x if rows is every else jnp.take_along_axis(x, rows[:, :, None], axis=1)
+    def asking(
+        layer: int, x: Float[Array, "*column d_model"], biased: bool = config.bias
+    ) -> Float[Array, "*column d_model"]:
+        """Queries as keys see them: scores are their products with the stream."""
+        w_q, w_k = (p[f"blocks.{layer}.attn.W_{name}"][0] for name in "QK")
+        by_key = w_k.T * config.d_head**-0.5
+        asked = x @ (w_q @ by_key)
+        if not biased:
+            return asked
+        return asked + (p[f"blocks.{layer}.attn.b_Q"][0] @ by_key).reshape(*(1 for _ in x.shape[:-1]), d)
 
-    def pattern(rows: Array, scores: Float[Array, "batch row pos"]) -> Array:
+    def pattern(rows: Array, scores: Float[Array, "batch row pos"]) -> Float[Array, "batch row pos"]:
         seen = jnp.arange(n_pos)[None, None, :] <= rows[:, :, None]
         return kept(true, lambda s: jax.nn.softmax(jnp.where(seen, s, -jnp.inf), axis=-1), scores)
 
-    def asking(layer: int, x: Float[Array, "column d_model"]) -> Float[Array, "column d_model"]:
-        """Queries as keys see them: scores are their products with the stream."""
-        attn = f"blocks.{layer}.attn"
-        by_key = p[f"{attn}.W_K"][0].T * config.d_head**-0.5
-        return x @ (p[f"{attn}.W_Q"][0] @ by_key) + (bias(f"{attn}.b_Q") @ by_key if config.bias else 0.0)
-
-    read_out = p["embed.W_E"].T if config.tied else p["unembed.W_U"]
     x = p["embed.W_E"][tokens] + p["pos_embed.W_pos"][None, :n_pos]
-    last = config.n_layers - 1
     for layer in range(config.n_layers):
         attn, mlp, read = f"blocks.{layer}.attn", f"blocks.{layer}.mlp", rows if layer == last else every
-        here = at(read, x)
+        here = jnp.take_along_axis(x, rows[:, :, None], axis=1) if layer == last else x
         carry = p[f"{attn}.W_V"][0] @ p[f"{attn}.W_O"][0]
         if layer == 0:
-            both = jnp.concatenate([p["embed.W_E"], p["pos_embed.W_pos"][:n_pos]])
-            scores = kept(true, lambda m: table_scores(m, d_vocab, tokens, read), asking(0, both) @ both.T)
-            values = both @ carry
-            values = kept(true, lambda v: v[:d_vocab][tokens] + v[None, d_vocab:], values)
+            parts = p["embed.W_E"], p["pos_embed.W_pos"][:n_pos]
+            both = jnp.concatenate(parts)
+            # a query's bias goes with its position, once
+            table = jnp.concatenate([asking(0, parts[0], biased=False), asking(0, parts[1])]) @ both.T
+            scores = kept(true, lambda table, read=read: table_scores(table, d_vocab, tokens, read), table)
+            values = kept(true, lambda v: v[:d_vocab][tokens] + v[None, d_vocab:], both @ carry)
             mixed = jnp.einsum("brk,bkd->brd", pattern(read, scores), values)
         else:
-            ask = asking(layer, here.reshape(-1, config.d_model)).reshape(here.shape)
-            mixed = jnp.einsum("brk,bkd->brd", pattern(read, jnp.einsum("brd,bkd->brk", ask, x)), x)
+            scores = jnp.einsum("brd,bkd->brk", asking(layer, here), x)
+            mixed = jnp.einsum("brk,bkd->brd", pattern(read, scores), x)
             if layer == last and not config.has_mlp(layer) and not config.bias:
                 return here @ read_out + mixed @ (carry @ read_out)
             mixed = mixed @ carry
-        x = kept(true, lambda h, m: h + m, here, mixed)
+        x = kept(true, jnp.add, here, mixed)
         if config.bias:
-            x = x + (bias(f"{attn}.b_V") @ p[f"{attn}.W_O"][0] + bias(f"{attn}.b_O"))[None]
+            x = x + (p[f"{attn}.b_V"][0] @ p[f"{attn}.W_O"][0] + p[f"{attn}.b_O"]).reshape(1, 1, d)
         if config.has_mlp(layer):
             hidden = ACTS[config.act](x @ p[f"{mlp}.W_in"] + bias(f"{mlp}.b_in"))
             x = x + hidden @ p[f"{mlp}.W_out"] + bias(f"{mlp}.b_out")
     return x @ read_out + bias("unembed.b_U")
 
 
-def table_scores(table: Array, d_vocab: int, tokens: Array, rows: Array) -> Array:
-    """s[b, r, k] = table[z_r, z_k] + table[z_r, k] + table[r, z_k] + table[r, k], tokens before positions on both axes."""
+def table_scores(
+    table: Float[Array, "both both"], d_vocab: int, tokens: Int[Array, "batch pos"], rows: Int[Array, "batch row"]
+) -> Float[Array, "batch row pos"]:
+    """s[b, r, k] = table[z_r, z_k] + table[z_r, k] + table[r, z_k] + table[r, k]; on both axes tokens come before positions."""
     asked = jnp.take_along_axis(tokens, rows, axis=1)
-    wide = table[asked] + table[rows + d_vocab]  # batch row (vocab + pos)
+    wide = table[asked] + table[rows + d_vocab]
     keys = jnp.broadcast_to(tokens[:, None, :], (*rows.shape, tokens.shape[1]))
     return wide[:, :, d_vocab:] + jnp.take_along_axis(wide[:, :, :d_vocab], keys, axis=2)

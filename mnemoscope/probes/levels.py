@@ -8,7 +8,6 @@ import numpy as np
 
 from mnemoscope.arrays import Float, Int
 
-
 STAYS = 3
 
 
@@ -34,7 +33,9 @@ def first_fall(
     return first_reach(steps, -np.asarray(values, float), -np.asarray(level, float))
 
 
-def above_chance(recall: Float[np.ndarray, "..."], candidates: int | Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+def above_chance(
+    recall: Float[np.ndarray, "..."], candidates: int | Float[np.ndarray, "..."]
+) -> Float[np.ndarray, "..."]:
     """A share of right answers on a scale on which guessing among so many candidates is 0 and perfect is 1."""
     chance = 1 / np.asarray(candidates, float)
     return (np.asarray(recall, float) - chance) / (1 - chance)

@@ -69,7 +69,10 @@ def bigram_memory(
 
 
 def head_scores(
-    model: Transformer, tokens: Int[Array, "batch length"], weights: Float[Array, "batch length"], early: int | None = None
+    model: Transformer,
+    tokens: Int[Array, "batch length"],
+    weights: Float[Array, "batch length"],
+    early: int | None = None,
 ) -> dict[str, Float[Array, ""]]:
     """What the two heads do on sequences, as means over the positions that `weights` counts.
 

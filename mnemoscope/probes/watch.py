@@ -58,9 +58,7 @@ def bigrams(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Flo
     return found
 
 
-def by_role(
-    task: Bigrams, model: Transformer, tokens: Array, triggers: Array
-) -> dict[str, Float[Array, ""]]:
+def by_role(task: Bigrams, model: Transformer, tokens: Array, triggers: Array) -> dict[str, Float[Array, ""]]:
     """Loss by role, and the share of right answers where the context knows."""
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
     roles = jax.vmap(task.roles)(inputs, triggers)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.studies.claims import SCALES, Ledger, Scale
+from mnemoscope.studies.claims import SCALES, Ledger, Pictures, Scale
 
 
 def published() -> Path:
@@ -25,11 +25,21 @@ def ledger(store: Path, study: str, scale: Scale) -> Ledger | None:
     return folder and Ledger.model_validate_json((folder / f"{study}.json").read_text(encoding="utf-8"))
 
 
-def evidence(store: Path, study: str, scale: Scale) -> dict[str, Any]:
-    """Each seed's outcome by claim, from the same place as the ledger."""
+def _beside(store: Path, study: str, scale: Scale, part: str) -> dict[str, Any]:
+    """What stands beside the ledger, by claim, from the same place."""
     folder = _folder(store, study, scale)
-    path = folder and folder / f"{study}.evidence.json"
+    path = folder and folder / f"{study}.{part}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path and path.is_file() else {}
+
+
+def evidence(store: Path, study: str, scale: Scale) -> dict[str, Any]:
+    """Each seed's outcome by claim."""
+    return _beside(store, study, scale, "evidence")
+
+
+def pictures(store: Path, study: str, scale: Scale) -> dict[str, Pictures]:
+    """Curves and attention maps by claim, for the claims that have any."""
+    return {name: Pictures.model_validate(each) for name, each in _beside(store, study, scale, "pictures").items()}
 
 
 def ledgers(store: Path, study: str) -> dict[Scale, Ledger]:

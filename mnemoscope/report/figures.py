@@ -14,7 +14,9 @@ import numpy as np
 
 from mnemoscope.config import UserError
 from mnemoscope.report.files import writing
+from mnemoscope.report.training import curves_figure, maps_figure
 from mnemoscope.studies.about import Panel
+from mnemoscope.studies.claims import Pictures
 from mnemoscope.studies.walk import published
 
 INK, SEED, SOURCE = "#1c1e21", "#0072b2", "#d55e00"
@@ -22,7 +24,8 @@ FORMATS = ("svg", "pdf", "png")
 GOLDEN = (5**0.5 - 1) / 2  # spreads dots evenly without chance: the fractional parts of its multiples
 
 
-def _style() -> Any:
+def style() -> Any:
+    """Matplotlib's pyplot, set up from scratch."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -41,7 +44,7 @@ def _style() -> Any:
 
 def seeds_figure(panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]) -> Any:
     """One panel below another, one line of dots for each series."""
-    plt = _style()
+    plt = style()
     shown = [(panel, names) for panel in panels if (names := panel.chosen(tuple(by_seed)))]
     if not shown:
         raise UserError(f"none of the series {', '.join(by_seed)} has a panel")
@@ -84,7 +87,7 @@ def _dots(ax: Any, panel: Panel, series: Mapping[str, np.ndarray]) -> None:
 
 def _eliminator() -> Any:
     """R1: what the eliminator pays at each step."""
-    plt = _style()
+    plt = style()
     figure, ax = plt.subplots(figsize=(7, 2.1), layout="constrained")
     left = np.arange(5, 0, -1)
     ax.bar(range(1, 6), np.log(left), color=SEED, width=0.6)
@@ -98,7 +101,7 @@ def _eliminator() -> Any:
 
 def _counts() -> Any:
     """R2: the sequences of trained and of held-out mappings."""
-    plt = _style()
+    plt = style()
     figure, ax = plt.subplots(figsize=(7, 1.1), layout="constrained")
     ax.barh([0], [96 * 120], color=SEED)
     ax.barh([0], [24 * 120], left=[96 * 120], color=SOURCE)
@@ -110,7 +113,7 @@ def _counts() -> Any:
 
 def _published_sums() -> Any:
     """W3: embedding plus position, as published."""
-    plt = _style()
+    plt = style()
     figure, ax = plt.subplots(figsize=(4.2, 3.4), layout="constrained")
     for name, token, place, said in zip(published.NAMES, published.W_E, published.W_POS, published.INPUTS, strict=True):
         ax.annotate("", token, (0, 0), arrowprops={"arrowstyle": "->", "color": SEED})
@@ -127,7 +130,7 @@ def _published_sums() -> Any:
 
 def _published_directions() -> Any:
     """W4: which token wins where under the published output matrix, and the three published directions."""
-    plt = _style()
+    plt = style()
     figure, ax = plt.subplots(figsize=(4.2, 3.4), layout="constrained")
     angles = np.linspace(-np.pi, np.pi, 2000)
     winners = (published.W_U @ np.stack([np.cos(angles), np.sin(angles)])).argmax(axis=0)
@@ -152,11 +155,21 @@ def _published_directions() -> Any:
 EXACT = {"R1": _eliminator, "R2": _counts, "W3": _published_sums, "W4": _published_directions}
 
 
-def claim_figure(claim: str, panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]) -> Any | None:
-    """The figure of a claim, or None where nothing was read off a seed (it was not judged)."""
+def claim_figures(
+    claim: str, panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]], pictures: Pictures
+) -> dict[str, Any]:
+    """A claim's figures by kind: its seeds, its curves, its attention maps; none where it was not judged."""
+    found: dict[str, Any] = {}
     if claim in EXACT:
-        return EXACT[claim]()
-    return seeds_figure(panels, by_seed) if by_seed else None
+        found["seeds"] = EXACT[claim]()
+    elif by_seed:
+        found["seeds"] = seeds_figure([panel for panel in panels if panel.kind == "seeds"], by_seed)
+    if pictures.curves:
+        chosen = [panel for panel in panels if panel.kind == "curves"]
+        found["curves"] = curves_figure(style(), chosen, pictures.curves)
+    if pictures.maps:
+        found["maps"] = maps_figure(style(), pictures.maps)
+    return found
 
 
 def svg(figure: Any, salt: str, label: str) -> str:

@@ -20,6 +20,11 @@ def number(entry: Entry) -> str:
     return value if low == high else f"{value} [{low}, {high}]"
 
 
+def none(entry: Entry) -> str:
+    """What it means that a claim rests on no seeds."""
+    return "-" if entry.value is None else "exact"
+
+
 def summary(ledger: Ledger) -> str:
     """How many claims got which verdict, in words."""
     counts = Counter(entry.verdict for entry in ledger.claims)
@@ -40,7 +45,7 @@ def print_ledger(console: Console, ledger: Ledger) -> None:
         seeds = str(entry.seeds) if not entry.failed_seeds else f"{entry.seeds} ({entry.failed_seeds} failed)"
         table.add_row(
             entry.id, f"[{VERDICT_STYLE[entry.verdict]}]{entry.verdict}[/]", escape(entry.sentence), number(entry),
-            escape(entry.source_figure), seeds if entry.seeds else "exact",
+            escape(entry.source_figure), seeds if entry.seeds else none(entry),
         )  # fmt: skip
     console.print(table)
 
@@ -58,7 +63,7 @@ def markdown(ledger: Ledger) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for e in ledger.claims:
-        cells = (e.id, e.statement, e.source_figure, f"**{e.verdict}**", number(e), str(e.seeds or "exact"), e.sentence,
+        cells = (e.id, e.statement, e.source_figure, f"**{e.verdict}**", number(e), str(e.seeds or none(e)), e.sentence,
                  e.criterion)  # fmt: skip
         lines.append("| " + " | ".join(map(cell, cells)) + " |")
     versions = ", ".join(f"{name} {version}" for name, version in ledger.versions.items())
@@ -70,7 +75,7 @@ def print_claim(console: Console, ledger: Ledger, entry: Entry, by_seed: Mapping
     rows = (
         ("claim", entry.statement), ("source", entry.source_figure), ("criterion", entry.criterion),
         ("verdict", f"{entry.verdict} ({ledger.scale} scale)"), ("value", number(entry)),
-        ("seeds", f"{entry.seeds}, of which {entry.failed_seeds} diverged" if entry.seeds else "none: exact"),
+        ("seeds", f"{entry.seeds}, of which {entry.failed_seeds} diverged" if entry.seeds else f"none: {none(entry)}"),
         ("found", entry.sentence), ("measured", f"{ledger.finished} on {ledger.hardware}"),
     )  # fmt: skip
     grid = Table.grid(padding=(0, 2))

@@ -1,10 +1,17 @@
 """WHAT PAPERS CLAIM: one file a study, with its claims, its settings and its verdicts."""
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
 from mnemoscope.config import UserError, unknown
 from mnemoscope.studies.birth import STUDY as BIRTH
-from mnemoscope.studies.claims import Study
+from mnemoscope.studies.claims import Scale, Setting, Study
 from mnemoscope.studies.remember import STUDY as REMEMBER
 from mnemoscope.studies.walk import STUDY as WALK
+from mnemoscope.tasks import read_corpus
 
 STUDIES: dict[str, Study] = {study.name: study for study in (REMEMBER, WALK, BIRTH)}
 
@@ -22,3 +29,21 @@ def find_claim(claim_id: str) -> tuple[Study, str]:
     if claim_id not in known:
         raise UserError(unknown("claim", claim_id, known))
     return known[claim_id], claim_id
+
+
+def on_corpus(study: Study, path: Path) -> Study:
+    """A study of text on a text file of the user's. Its ledger is kept apart, under the study's and the file's name."""
+    if study.on_text is None:
+        texts = ", ".join(s.name for s in STUDIES.values() if s.on_text)
+        raise UserError(f"study {study.name!r} is not about text, so it takes no --corpus; allowed: {texts}")
+    settings, corpus = study.on_text, read_corpus(path)
+
+    def of_corpus(scale: Scale) -> dict[str, Setting]:
+        try:
+            return settings(scale, corpus)
+        except ValidationError as error:
+            why = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise UserError(f"the corpus {str(path)!r} does not do for {study.name!r}: {why}") from None
+
+    name = f"{study.name}@{re.sub(r'[^0-9A-Za-z._-]', '_', path.stem)}"
+    return replace(study, name=name, title=f"{study.title} ({path.name})", settings=of_corpus)

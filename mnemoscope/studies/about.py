@@ -3,7 +3,7 @@
 import tomllib
 from fnmatch import fnmatchcase
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -13,8 +13,10 @@ from mnemoscope.config import Strict
 class Panel(Strict):
     """One axis of a claim's figure: which series it shows, and what the source printed for them."""
 
-    series: tuple[str, ...]  # names or patterns of what a judge read off each seed
+    kind: Literal["seeds", "curves"] = "seeds"
+    series: tuple[str, ...]  # names or patterns of what a judge read off each seed, or followed through training
     axis: str
+    title: str = ""
     limits: tuple[float, float] | None = None
     log: bool = False
     source: dict[str, float] = Field(default_factory=dict)

@@ -16,6 +16,7 @@ from mnemoscope.spec import Spec
 
 if TYPE_CHECKING:
     from mnemoscope.studies.evidence import Evidence
+    from mnemoscope.tasks import Corpus
 
 Verdict = Literal["reproduced", "partly", "refuted", "undecided"]
 Scale = Literal["quick", "full"]
@@ -83,6 +84,10 @@ class Outcome(NamedTuple):
     pictures: Pictures = Pictures()
 
 
+class NotSettledError(Exception):
+    """Raised by a judge that has nothing to measure at this scale; its message is the sentence of the ledger."""
+
+
 class Entry(Measured, Claim):
     """One line of the ledger: the claim and what was measured (fields come in the order claim, measured)."""
 
@@ -136,6 +141,7 @@ class Study:
     settings: Callable[[Scale], dict[str, Setting]]
     tests: tuple[Test, ...]
     explore: tuple[str, ...] = ()  # settings whose quick runs the site's explorer carries
+    on_text: Callable[[Scale, "Corpus"], dict[str, Setting]] | None = None  # the same settings on a text of the user's
 
     def pick(self, ids: tuple[str, ...] = ()) -> tuple[Test, ...]:
         """The tests of these claims, in the study's order; none given means all."""

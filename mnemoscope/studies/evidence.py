@@ -8,7 +8,7 @@ import numpy as np
 
 from mnemoscope.model import Transformer
 from mnemoscope.probes.skills import over_seeds
-from mnemoscope.studies.claims import Finding, Outcome, Pictures, Scale, Setting, Verdict
+from mnemoscope.studies.claims import Finding, NotSettledError, Outcome, Pictures, Scale, Setting, Verdict
 from mnemoscope.train import Run
 
 MIN_SEEDS = 8  # fewer seeds than this settle nothing
@@ -55,7 +55,8 @@ class Evidence:
             # where nothing is trained, seeds are those of what was drawn and measured
             seeds = trained or max(map(len, by_seed.values()), default=0)
             return Finding(
-                pictures=outcome.pictures if outcome else Pictures(), verdict=verdict, value=outcome and outcome.value, interval=outcome and outcome.interval, seeds=seeds,
+                pictures=outcome.pictures if outcome else Pictures(), verdict=verdict,
+                value=outcome and outcome.value, interval=outcome and outcome.interval, seeds=seeds,
                 failed_seeds=sum(failed.values()), sentence=sentence,
                 by_seed={k: tuple(float(f"{x:.6g}") for x in np.asarray(v, float)) for k, v in by_seed.items()},
             )  # fmt: skip
@@ -67,7 +68,10 @@ class Evidence:
                     f"and at most {MAX_FAILED:.0%} diverged."
                 )
                 return found(None, why, "undecided")
-        outcome = judge(self)
+        try:
+            outcome = judge(self)
+        except NotSettledError as why:
+            return found(None, str(why), "undecided")
         if not np.isfinite([outcome.value, *outcome.interval]).all():
             raise ValueError(f"a judge measured {outcome.value} {outcome.interval}, which is not a finite number")
         return found(outcome, outcome.sentence, outcome.verdict)

@@ -100,11 +100,11 @@ def run_study(
     previous = read_ledger(store, study.name, scale)
     if open_tests or previous is None:
         ledger = _ledger(study, scale, command, findings, previous)
-        seeds, pictures = (_beside(store, study, scale, part) for part in ("evidence", "pictures"))
-        seeds |= {name: finding.by_seed for name, finding in findings.items()}
+        by_seed, pictures = (_beside(store, study, scale, part) for part in ("evidence", "pictures"))
+        by_seed |= {name: finding.by_seed for name, finding in findings.items()}
         pictures |= {n: f.pictures.model_dump(mode="json") for n, f in findings.items() if f.pictures != Pictures()}
         store.write_text(f"ledger/{scale}/{study.name}.json", ledger.model_dump_json(indent=1) + "\n")
-        store.write_text(f"ledger/{scale}/{study.name}.evidence.json", json.dumps(seeds, indent=1) + "\n")
+        store.write_text(f"ledger/{scale}/{study.name}.evidence.json", json.dumps(by_seed, indent=1) + "\n")
         if pictures:
             store.write_text(f"ledger/{scale}/{study.name}.pictures.json", json.dumps(pictures) + "\n")
         return ledger
@@ -133,7 +133,9 @@ def _ledger(
     known = {entry.id: entry for entry in previous.claims} if previous else {}
     for test in study.tests:
         if finding := findings.get(test.claim.id):
-            known[test.claim.id] = Entry(**test.claim.model_dump(), **finding.model_dump(exclude={"by_seed", "pictures"}))
+            known[test.claim.id] = Entry(
+                **test.claim.model_dump(), **finding.model_dump(exclude={"by_seed", "pictures"})
+            )
     entries = tuple(known[test.claim.id] for test in study.tests if test.claim.id in known)
     finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return Ledger(study=study.name, scale=scale, command=command, hardware=hardware(), versions=versions(),

@@ -13,14 +13,14 @@ from mnemoscope.engine import obtain
 from mnemoscope.explorer import Piece, packed
 from mnemoscope.explorer import page as explorer_page
 from mnemoscope.report import books
-from mnemoscope.report.figures import claim_figure, svg
+from mnemoscope.report.figures import claim_figures, svg
 from mnemoscope.report.files import writing
 from mnemoscope.report.ledger import number
 from mnemoscope.report.walk import page as walk_page
 from mnemoscope.store import Store
 from mnemoscope.studies import STUDIES
 from mnemoscope.studies.about import about, panels
-from mnemoscope.studies.claims import Claim, Ledger, Study, Verdict
+from mnemoscope.studies.claims import Claim, Ledger, Pictures, Study, Verdict
 from mnemoscope.studies.walk import published
 from mnemoscope.studies.walk.chosen import Chosen, title, walked
 from mnemoscope.studies.walk.settings import ABC
@@ -107,7 +107,7 @@ def _row(study: Study, claim: Claim, found: dict[Any, Ledger]) -> dict[str, Any]
     """One claim for the pages: what is claimed, and what each scale found."""
     entries = {scale: next((e for e in book.claims if e.id == claim.id), None) for scale, book in found.items()}
     shown = [
-        {"scale": scale, "entry": entry, "number": number(entry), "figure": ""}
+        {"scale": scale, "entry": entry, "number": number(entry), "figures": []}
         for scale in ("full", "quick")
         if (entry := entries.get(scale))
     ]
@@ -123,13 +123,16 @@ def _with_figures(study: Study, folder: Path, found: dict[Any, Ledger]) -> list[
     """The study's claims, each with its figure for every scale that has seeds to show."""
     drawn = panels(study.name)
     seeds = {scale: books.evidence(folder, study.name, scale) for scale in found}
+    pictures = {scale: books.pictures(folder, study.name, scale) for scale in found}
     rows = [_row(study, test.claim, found) for test in study.tests]
     for row in rows:
         claim: Claim = row["claim"]
         for n, part in enumerate(row["found"]):
-            by_seed = seeds[part["scale"]].get(claim.id, {})
-            figure = None if n and not by_seed else claim_figure(claim.id, drawn.get(claim.id, ()), by_seed)
-            if figure is not None:
-                label = f"{claim.id} at {part['scale']} scale: {part['entry'].sentence}"
-                part["figure"] = svg(figure, f"{claim.id}-{part['scale']}", label)
+            at, sentence = part["scale"], part["entry"].sentence
+            by_seed = seeds[at].get(claim.id, {})
+            if n and not by_seed:
+                continue  # what is exact is drawn once
+            figures = claim_figures(claim.id, drawn.get(claim.id, ()), by_seed, pictures[at].get(claim.id, Pictures()))
+            labels = {kind: f"{claim.id} at {at} scale, {kind}: {sentence}" for kind in figures}
+            part["figures"] = [svg(each, f"{claim.id}-{at}-{kind}", labels[kind]) for kind, each in figures.items()]
     return rows

@@ -11,6 +11,7 @@ STUDY = Study(
     title="How is an induction head born?",
     source="Birth of a Transformer: A Memory Viewpoint (Bietti, Cabannes, Bouchacourt, Jegou, Bottou)",
     settings=settings,
+    on_text=settings,
     tests=(
         Test(CLAIMS["B1"], ("layers/*",), heads.one_or_two_layers),
         Test(CLAIMS["B2"], (ALL,), heads.two_heads),

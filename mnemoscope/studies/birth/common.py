@@ -9,7 +9,7 @@ from mnemoscope.arrays import Array
 from mnemoscope.model import Transformer
 from mnemoscope.probes.levels import above_chance
 from mnemoscope.probes.watch import by_role
-from mnemoscope.studies.claims import Curve, Outcome
+from mnemoscope.studies.claims import Curve, NotSettledError, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.tasks import Bigrams
 
@@ -62,9 +62,15 @@ def drawn(evidence: Evidence, name: str, series: str) -> Curve:
     return Curve(steps=short(steps), mean=short(values.mean(axis=0)), low=short(low), high=short(high))
 
 
-def not_at_this_scale(what: str) -> Outcome:
-    """For claims whose settings only the full scale trains."""
-    return Outcome("undecided", 0.0, (0.0, 1.0), f"{what} are trained at full scale only.")
+def settled(evidence: Evidence, verdict: Verdict) -> Verdict:
+    """What a shorter training on shorter sequences may not refute. Added for B3 and B7 after full and quick had been compared."""
+    return "undecided" if evidence.scale == "quick" and verdict != "reproduced" else verdict
+
+
+def trained(evidence: Evidence, name: str, what: str) -> None:
+    """Stop a judge whose settings only the full scale trains."""
+    if name not in evidence.settings:
+        raise NotSettledError(f"{what} are trained at full scale only.")
 
 
 def steps_text(times: np.ndarray) -> str:

@@ -8,7 +8,7 @@ from mnemoscope.arrays import Array
 from mnemoscope.model import Transformer
 from mnemoscope.probes.levels import first_fall, first_reach
 from mnemoscope.probes.watch import by_role
-from mnemoscope.studies.birth.common import curve, drawn, not_at_this_scale, sampled, steps_text, task_of
+from mnemoscope.studies.birth.common import curve, drawn, sampled, steps_text, task_of, trained
 from mnemoscope.studies.birth.settings import ALL, BIGRAM, GLOBAL, RANDOM, RARE
 from mnemoscope.studies.claims import Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
@@ -31,7 +31,8 @@ def global_first(evidence: Evidence) -> Outcome:
     verdict, share, interval = share_verdict(spoken_first < context)
     ends = {series: curve(evidence, GLOBAL, series)[1][:, -1].mean() for series in times}
     sentence = (
-        f"Half learned at step (median): global {steps_text(spoken_first)}, in context {steps_text(context)}; global first in {share:.0%} of "
+        f"Half learned at step (median): global {steps_text(spoken_first)}, in context {steps_text(context)}; global first in "
+        f"{share:.0%} of "
         f"seeds. At the end {ends['global loss']:.2f} nats after other tokens (the exact reader pays {floor:.2f}) and "
         f"{ends['context loss']:.2f} where the context knows (0)."
     )
@@ -43,8 +44,7 @@ def global_first(evidence: Evidence) -> Outcome:
 
 def kinds_of_triggers(evidence: Evidence) -> Outcome:
     """B10."""
-    if RARE not in evidence.settings:
-        return not_at_this_scale("Rarer fixed triggers")
+    trained(evidence, RARE, "Rarer fixed triggers")
     names = {"frequent": ALL, "rarer": RARE, "random": RANDOM}
     last = float(evidence.settings[ALL].spec.steps)
     times = {title: first_reach(*curve(evidence, name, "right"), 0.9) for title, name in names.items()}
@@ -79,7 +79,8 @@ def outputs_that_generalise(evidence: Evidence) -> Outcome:
     value, interval = mean_interval(gain)
     verdict: Verdict = "reproduced" if interval[0] > 0.05 else "partly" if interval[0] > 0 else "refuted"
     sentence = (
-        f"Trained on uniform outputs: right in {uniform['uniform'].mean():.1%} of them and in {uniform['bigram'].mean():.1%} of bigram ones. "
+        f"Trained on uniform outputs: right in {uniform['uniform'].mean():.1%} of them and in {uniform['bigram'].mean():.1%} "
+        "of bigram ones. "
         f"Trained on bigram outputs: {bigram['bigram'].mean():.1%} of them and {bigram['uniform'].mean():.1%} of uniform ones."
     )
     seeds = {
@@ -98,8 +99,10 @@ def late_competition(evidence: Evidence) -> Outcome:
     verdict: Verdict = "reproduced" if all(holds) else "partly" if any(holds) else "refuted"
     share, interval = share_interval(hits["output memory"] & hits["feed-forward memory"])
     sentence = (
-        f"The output memory ends at {output[:, -1].mean():.2f} after a best of {output.max(axis=1).mean():.2f}; the feed-forward memory's "
-        f"divergence from the bigrams ends at {divergence[:, -1].mean():.3f} nats after a best of {divergence.min(axis=1).mean():.3f}. "
+        f"The output memory ends at {output[:, -1].mean():.2f} after a best of {output.max(axis=1).mean():.2f}; the "
+        "feed-forward memory's "
+        f"divergence from the bigrams ends at {divergence[:, -1].mean():.3f} nats after a best of "
+        f"{divergence.min(axis=1).mean():.3f}. "
         f"Seeds in which each leaves its best: {', '.join(f'{name} {hit.mean():.0%}' for name, hit in hits.items())}."
     )
     if evidence.scale == "quick":

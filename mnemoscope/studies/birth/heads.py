@@ -9,7 +9,7 @@ import numpy as np
 from mnemoscope.arrays import Array
 from mnemoscope.model import Transformer
 from mnemoscope.probes.memories import head_scores
-from mnemoscope.studies.birth.common import answers, drawn, not_at_this_scale, sampled, task_of
+from mnemoscope.studies.birth.common import answers, drawn, sampled, settled, task_of, trained
 from mnemoscope.studies.birth.settings import ALL, ONE, RANDOM, TWO
 from mnemoscope.studies.claims import Map, Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
@@ -21,8 +21,7 @@ SHOWN = 28  # tokens of an attention map
 
 def one_or_two_layers(evidence: Evidence) -> Outcome:
     """B1."""
-    if ONE not in evidence.settings:
-        return not_at_this_scale("General models of one and two layers")
+    trained(evidence, ONE, "General models of one and two layers")
     right = {name: evidence.measure(name, answers)["right"] for name in (ONE, TWO)}
     least = min(map(len, right.values()))
     gain = right[TWO][:least] - right[ONE][:least]
@@ -32,7 +31,8 @@ def one_or_two_layers(evidence: Evidence) -> Outcome:
     if solved >= MOST and 0.4 <= one <= 0.7:
         verdict = "reproduced"
     sentence = (
-        f"Right where the context knows: one layer {one:.1%} (seeds from {right[ONE].min():.1%} to {right[ONE].max():.1%}), two layers "
+        f"Right where the context knows: one layer {one:.1%} (seeds from {right[ONE].min():.1%} to {right[ONE].max():.1%}), "
+        "two layers "
         f"{value:.1%} ({right[TWO].min():.1%} to {right[TWO].max():.1%}); {solved:.0%} of the two-layer seeds reach 95%."
     )
     curves = {f"{n} layer{'s' * (n > 1)}": drawn(evidence, name, "right") for n, name in ((1, ONE), (2, TWO))}
@@ -61,7 +61,7 @@ def _maps(evidence: Evidence, name: str) -> dict[str, Map]:
     run, task = evidence.run(name), task_of(evidence, name)
     seed = next(seed for seed in run.seeds if run.outcome(seed) == "finished")
     tokens = np.asarray(sampled(task, 1)[0][0])[:-1][:SHOWN]
-    trace = run.model(seed).run_with_cache(tokens)[1]
+    trace = run.model(seed).run_with_cache(tokens.tolist())[1]
     names = tuple(task.token_names[t] for t in tokens)
     return {
         f"layer {layer}": Map(
@@ -76,11 +76,16 @@ def two_heads(evidence: Evidence) -> Outcome:
     seen = evidence.measure(ALL, attention)
     verdict, share, interval = share_verdict((seen["previous"] >= 0.5) & (seen["induction"] >= 0.5))
     sentence = (
-        f"Layer 0 gives {seen['previous'].mean():.1%} of its attention to the position before, layer 1 {seen['induction'].mean():.1%} to "
-        f"positions after an earlier occurrence, {seen['to answer'].mean():.1%} to positions that hold the answer; both are above half in "
+        f"Layer 0 gives {seen['previous'].mean():.1%} of its attention to the position before, layer 1 "
+        f"{seen['induction'].mean():.1%} to "
+        f"positions after an earlier occurrence, {seen['to answer'].mean():.1%} to positions that hold the answer; both are "
+        "above half in "
         f"{share:.0%} of seeds."
     )
-    seeds = {"layer 0 to the position before": seen["previous"], "layer 1 after an earlier occurrence": seen["induction"]}
+    seeds = {
+        "layer 0 to the position before": seen["previous"],
+        "layer 1 after an earlier occurrence": seen["induction"],
+    }
     curves = {name: drawn(evidence, ALL, name) for name in ("previous", "induction", "to answer")}
     return Outcome(verdict, share, interval, sentence, seeds, Pictures(curves=curves, maps=_maps(evidence, ALL)))
 
@@ -90,8 +95,10 @@ def any_token(evidence: Evidence) -> Outcome:
     seen, fixed = evidence.measure(RANDOM, attention), evidence.measure(ALL, attention)
     others = seen["induction at others"]
     verdict, share, interval = share_verdict(others >= 0.5)
+    verdict = settled(evidence, verdict)
     sentence = (
-        f"Trained with random triggers, layer 1 gives {others.mean():.1%} of its attention to positions after an earlier occurrence at repeated "
+        f"Trained with random triggers, layer 1 gives {others.mean():.1%} of its attention to positions after an earlier "
+        "occurrence at repeated "
         f"tokens that are no triggers, {seen['induction'].mean():.1%} at triggers; trained with fixed triggers, "
         f"{fixed['induction at others'].mean():.1%} and {fixed['induction'].mean():.1%}."
     )

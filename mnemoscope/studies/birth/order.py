@@ -3,7 +3,7 @@
 import numpy as np
 
 from mnemoscope.probes.levels import first_reach
-from mnemoscope.studies.birth.common import MEMORIES, at_step, curve, drawn, not_at_this_scale, steps_text
+from mnemoscope.studies.birth.common import MEMORIES, at_step, curve, drawn, settled, steps_text, trained
 from mnemoscope.studies.birth.settings import ALL, LONG, NO_FIRST, NO_OUTPUT, NO_SECOND, ONLY_OUTPUT, SHORT
 from mnemoscope.studies.claims import Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
@@ -21,7 +21,8 @@ def order_of_memories(evidence: Evidence) -> Outcome:
     verdict: Verdict = "reproduced" if share >= MOST else "partly" if leading.mean() >= MOST else "refuted"
     table = "; ".join(f"{name} {steps_text(t)}" for name, t in times.items())
     sentence = (
-        f"Half formed at step (median): {table}. Output, second-layer keys, first-layer keys come in this order in {share:.0%} of seeds, "
+        f"Half formed at step (median): {table}. Output, second-layer keys, first-layer keys come in this order in "
+        f"{share:.0%} of seeds, "
         f"the output memory is first in {leading.mean():.0%}."
     )
     last = float(evidence.settings[ALL].spec.steps)
@@ -50,16 +51,25 @@ def freezing(evidence: Evidence) -> Outcome:
     value, interval = mean_interval(second[:least] - first[:least])
     sentence = (
         f"With the output held back, second- and first-layer keys are {keys['second keys'].mean():.2f} and "
-        f"{keys['first keys, early'].mean():.2f} formed at the release. The output alone forms to {output.mean():.2f} and is right in "
-        f"{right.mean():.1%}. Second-layer keys without the first's form to {second.mean():.2f}, first-layer keys without the second's to "
-        f"{first.mean():.2f}. Seeds in which each part holds: {', '.join(f'{name} {hit.mean():.0%}' for name, hit in hits.items())}."
+        f"{keys['first keys, early'].mean():.2f} formed at the release. The output alone forms to {output.mean():.2f} and is "
+        "right in "
+        f"{right.mean():.1%}. Second-layer keys without the first's form to {second.mean():.2f}, first-layer keys without the "
+        "second's to "
+        f"{first.mean():.2f}. Seeds in which each part holds: "
+        f"{', '.join(f'{name} {hit.mean():.0%}' for name, hit in hits.items())}."
     )
     seeds = {
         "output held back: second keys": keys["second keys"], "output held back: first keys": keys["first keys, early"],
         "output alone: output memory": output, "output alone: right": right,
         "first keys held back: second keys": second, "second keys held back: first keys": first,
     }  # fmt: skip
-    titles = {ALL: "all", NO_OUTPUT: "output held", ONLY_OUTPUT: "keys held", NO_FIRST: "first held", NO_SECOND: "second held"}
+    titles = {
+        ALL: "all",
+        NO_OUTPUT: "output held",
+        ONLY_OUTPUT: "keys held",
+        NO_FIRST: "first held",
+        NO_SECOND: "second held",
+    }
     curves = {f"{title}: {series}": drawn(evidence, name, series) for name, title in titles.items() for series in SHOWN}
     return Outcome(verdict, value, interval, sentence, seeds, Pictures(curves=curves))
 
@@ -71,19 +81,24 @@ def early_positions(evidence: Evidence) -> Outcome:
     when = first_reach(steps, early, 0.5)
     then = np.array([np.interp(min(t, steps[-1]), steps, row) for t, row in zip(when, late, strict=True)])
     verdict, share, interval = share_verdict(np.isfinite(when) & (then <= 0.25))
+    verdict = settled(evidence, verdict)
     sentence = (
-        f"Keys of the first quarter of the positions are half formed at step {steps_text(when)}; those of the other positions are then "
+        f"Keys of the first quarter of the positions are half formed at step {steps_text(when)}; those of the other positions "
+        "are then "
         f"{then.mean():.2f} formed. At the end {early[:, -1].mean():.2f} and {late[:, -1].mean():.2f} of them are."
     )
-    seeds = {"late positions, when early ones are half formed": then, "early, end": early[:, -1], "late, end": late[:, -1]}
+    seeds = {
+        "late positions, when early ones are half formed": then,
+        "early, end": early[:, -1],
+        "late, end": late[:, -1],
+    }
     curves = {name: drawn(evidence, ALL, name) for name in MEMORIES[2:]}
     return Outcome(verdict, share, interval, sentence, seeds, Pictures(curves=curves))
 
 
 def together_or_in_stages(evidence: Evidence) -> Outcome:
     """B8."""
-    if SHORT not in evidence.settings:
-        return not_at_this_scale("Stages")
+    trained(evidence, SHORT, "Stages")
     names = {"together": ALL, "short stages": SHORT, "long stages": LONG}
     times = {title: first_reach(*curve(evidence, name, "right"), 0.9) for title, name in names.items()}
     least = min(map(len, times.values()))

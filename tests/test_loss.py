@@ -1,0 +1,113 @@
+"""The loss in chunks of long sequences: the same as the plain pass, whatever is read, frozen or left out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mnemoscope import loss
+from mnemoscope.model import ModelConfig, forward, init, long
+from mnemoscope.tasks import Bigrams, Example
+from mnemoscope.theory.induction import simplified_model
+
+D_VOCAB, LENGTH, BATCH = 7, 16, 6
+
+shapes = st.fixed_dictionaries({
+    "d_model": st.sampled_from([3, 8]), "n_layers": st.integers(1, 3), "d_mlp": st.sampled_from([0, 5]), "bias": st.booleans(),
+    "act": st.sampled_from(["relu", "linear"]), "tied": st.booleans(),
+})  # fmt: skip
+
+
+def drawn(config, seed, share):
+    """Parameters away from their start, and a batch of which a share is read; the first sequence reads nothing, the last all."""
+    rng = np.random.default_rng(seed)
+    params = init(config, D_VOCAB, LENGTH, key=jax.random.key(seed))
+    params = {name: np.asarray(p) + 0.3 * rng.normal(size=p.shape) for name, p in params.items()}
+    tokens, targets = rng.integers(0, D_VOCAB, (2, BATCH, LENGTH))
+    weights = rng.uniform(0.5, 1, (BATCH, LENGTH)) * (rng.uniform(size=(BATCH, LENGTH)) < share)
+    weights[0], weights[-1] = 0.0, 1.0
+    return params, (tokens, targets, weights)
+
+
+def both(config, params, example, still, few, dtype):
+    """Loss and gradient by chunks and by the plain pass."""
+    with jax.enable_x64(dtype is np.float64):
+        params = {name: jnp.asarray(value, dtype) for name, value in params.items()}
+        batch = Example(jnp.array(example[0]), jnp.array(example[1]), jnp.array(example[2], dtype))
+        held = {name: value for name, value in params.items() if name in still}
+        free = {name: value for name, value in params.items() if name not in still}
+        every = tuple(range(LENGTH))
+        quick = jax.jit(lambda p: loss._in_chunks(config, p, held, batch, few))(free)
+        plain = jax.jit(jax.value_and_grad(lambda p: loss.batch_loss(config, held | p, batch, every, plain=True)))(free)
+        return [
+            (float(value), np.concatenate([np.ravel(gradient[n]) for n in free])) for value, gradient in (quick, plain)
+        ]
+
+
+@settings(max_examples=8)
+@given(shapes, st.integers(0, 99), st.floats(0, 1), st.booleans(), st.booleans())
+def test_chunks_have_the_same_loss_and_gradient(shape, seed, share, few, freeze):
+    config = ModelConfig(n_heads=1, **shape)
+    assert long.applies(config)
+    params, example = drawn(config, seed, share)
+    still = {"pos_embed.W_pos", "blocks.0.attn.W_V"} if freeze else set()
+    quick, exact = both(config, params, example, still, few, np.float64)
+    quick32, plain32 = both(config, params, example, still, few, np.float32)
+    for what in (0, 1):  # the loss, the gradient: exact but for rounding, which in float32 the plain pass has too
+        size = np.linalg.norm(exact[what])
+        assert np.linalg.norm(quick[what] - exact[what]) <= 1e-12 * size
+        off = np.linalg.norm(plain32[what] - exact[what])
+        assert np.linalg.norm(quick32[what] - exact[what]) <= max(1e-6 * size, 4 * off)
+
+
+def test_the_comparison_can_fail():
+    config = ModelConfig(d_model=8, n_heads=1, d_mlp=0, bias=False)
+    params, example = drawn(config, 0, 0.5)
+    (_, gradient), _ = both(config, params, example, set(), True, np.float64)
+    moved = {**params, "embed.W_E": params["embed.W_E"] + 1e-6}
+    _, (_, true) = both(config, moved, example, set(), True, np.float64)
+    assert np.linalg.norm(gradient - true) > 1e-12 * np.linalg.norm(true)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_batch_in_which_nothing_is_asked_has_no_loss(plain):
+    config = simplified_model(8)
+    params, (tokens, targets, weights) = drawn(config, 0, 0.5)
+    params = {name: jnp.asarray(value, float) for name, value in params.items()}
+    batch = Example(jnp.array(tokens), jnp.array(targets), jnp.zeros(weights.shape))
+    if plain:
+        value, gradient = jax.value_and_grad(lambda p: loss.batch_loss(config, p, batch, (0, 3), plain=True))(params)
+    else:
+        value, gradient = loss._in_chunks(config, params, {}, batch, few=True)
+    assert float(value) == 0
+    assert not any(np.any(g) for g in gradient.values())
+
+
+def test_any_rows_may_be_read():
+    config = ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=5)
+    params, (tokens, _, _) = drawn(config, 3, 1)
+    params = {name: jnp.asarray(value, float) for name, value in params.items()}
+    rows = np.random.default_rng(0).integers(0, LENGTH, (BATCH, 4))
+    found = long.read_logits(config, params, jnp.array(tokens), jnp.array(rows))
+    for b in range(BATCH):
+        np.testing.assert_allclose(
+            found[b], forward(config, params, jnp.array(tokens[b]))[0][rows[b]], rtol=2e-4, atol=2e-5
+        )
+
+
+def test_which_models_go_in_chunks(monkeypatch):
+    """One head and no norm, long sequences: chunks. Everything else: the loss as a whole."""
+    used = []
+    monkeypatch.setattr(loss, "_in_chunks", lambda *_, **__: used.append("chunks") or (jnp.zeros(()), {}))
+    monkeypatch.setattr(loss, "batch_loss", lambda *_, **__: used.append("whole") or jnp.zeros(()))
+    for task, config in (
+        (Bigrams(length=16), simplified_model(8)),
+        (Bigrams(length=16), ModelConfig(d_model=8, n_heads=2)),
+        (Bigrams(length=16), ModelConfig(d_model=8, n_heads=1, norm="pre")),
+        (Bigrams(length=4), simplified_model(8)),  # 4 x 65 pairs: tables pay
+    ):
+        params = init(config, 65, task.length, key=jax.random.key(0))
+        batch = jax.vmap(lambda key, task=task: task.sample((), key=key))(jax.random.split(jax.random.key(0), 4))
+        loss.loss_and_gradient(task, config, params, {}, batch)
+    assert used == ["chunks", "whole", "whole", "whole"]
