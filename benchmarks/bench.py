@@ -62,6 +62,16 @@ def rivals(norm: bool) -> dict:
     return found
 
 
+def birth() -> dict:
+    """The induction model, ours and as people write it, in turns on one core; then the loss that both reach."""
+    found: dict = {"source": [], "ours": []}
+    for _ in range(5):
+        for name in found:
+            found[name].append(child(f"birth_{name}", 1, size="time"))
+            tell(f"birth, {name}: {found[name][-1]}")
+    return found | {"losses": {name: child(f"birth_{name}", 1, size="loss") for name in found}}
+
+
 def start() -> dict:
     """How long a person waits, with an empty cache and with a full one."""
     with tempfile.TemporaryDirectory() as folder:
@@ -101,7 +111,7 @@ def blocks() -> dict:
 PARTS = {
     "cpu": {
         "loop": lambda: {"norm" if norm else "no norm": rivals(norm) for norm in (False, True)},
-        "start": start, "evaluation": lambda: child("evaluation", scale="quick"), "growth": growth_on_cpu,
+        "birth": birth, "start": start, "evaluation": lambda: child("evaluation", scale="quick"), "growth": growth_on_cpu,
     },
     "gpu": {
         "agreement": measure.agreement, "budget": measure.budget,

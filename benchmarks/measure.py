@@ -52,6 +52,50 @@ def ours(norm: bool, seeds: int) -> dict:
     return {"rate": seeds * (last - first) * BATCH / (ended - began), "loss": float(run.losses[:, tenth].mean())}
 
 
+# the induction model: width, length, batch, steps; at the source's sizes for time, small for the loss that both reach
+BIRTH = {"time": (256, 256, 512, 2), "loss": (64, 64, 64, 400)}
+
+
+def birth_source(size: str) -> dict:
+    """The simplified induction model as people write it: seconds a step, of these drawing text, and the last losses."""
+    import birth_loop
+
+    from mnemoscope.tasks import Bigrams
+
+    d, length, batch, steps = BIRTH[size]
+    task = Bigrams(length=length)
+    text = birth_loop.Text(task.text.unigrams, task.text.bigrams, task.fixed_triggers, length, seed=0)
+    seconds, drawing, losses = birth_loop.train(text, d, batch, steps)
+    return {"seconds": seconds, "drawing": drawing, "loss": statistics.mean(losses[-40:])}
+
+
+def birth_ours(size: str) -> dict:
+    """The same training with Mnemoscope, as the study trains it; for the loss over eight seeds."""
+    from mnemoscope import Spec, fit
+    from mnemoscope.spec import SGD
+    from mnemoscope.tasks import Bigrams
+    from mnemoscope.theory.induction import simplified_model
+
+    d, length, batch, steps = BIRTH[size]
+    steps = 8 if size == "time" else steps
+    optimiser = SGD(lr=0.03, momentum=0.9, weight_decay=1e-4)
+    spec = Spec(
+        task=Bigrams(length=length),
+        model=simplified_model(d),
+        optimiser=optimiser,
+        steps=steps,
+        batch=batch,
+        snapshots=1,
+    )
+    times: list[tuple[int, float]] = []
+    run = fit(
+        spec, range(1 if size == "time" else 8), progress=lambda done, _: times.append((done, time.perf_counter()))
+    )
+    (first, began), (last, ended) = times[0], times[-1]
+    late = run.losses[:, run.loss_steps > steps - 40].mean(axis=1)
+    return {"seconds": (ended - began) / (last - first), "loss": late.tolist()}
+
+
 def _timed(advance, target: float = 1.0) -> float:
     """Median seconds of one turn; `advance(turns)` runs that many and waits."""
     advance(2)
