@@ -36,6 +36,9 @@ def first_fall(
 def above_chance(
     recall: Float[np.ndarray, "..."], candidates: int | Float[np.ndarray, "..."]
 ) -> Float[np.ndarray, "..."]:
-    """A share of right answers on a scale on which guessing among so many candidates is 0 and perfect is 1."""
+    """A share of right answers on a scale on which guessing among so many candidates is 0 and perfect is 1.
+
+    Six digits, so that two of five (a quarter of the way) is no more than a quarter, whatever float32 makes of 2/5.
+    """
     chance = 1 / np.asarray(candidates, float)
-    return (np.asarray(recall, float) - chance) / (1 - chance)
+    return np.round((np.asarray(recall, float) - chance) / (1 - chance), 6)
