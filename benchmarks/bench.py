@@ -114,7 +114,7 @@ PARTS = {
         "birth": birth, "start": start, "evaluation": lambda: child("evaluation", scale="quick"), "growth": growth_on_cpu,
     },
     "gpu": {
-        "agreement": measure.agreement, "budget": measure.budget,
+        "agreement": measure.agreement, "budget": measure.budget, "birth": measure.birth_steps,
         "evaluation": lambda: measure.evaluation("full"), "growth": growth_on_gpu,
         "norm": lambda: {"1024": measure.ours(True, 1024)["rate"]}, "blocks": blocks,
     },

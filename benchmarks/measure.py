@@ -96,6 +96,21 @@ def birth_ours(size: str) -> dict:
     return {"seconds": (ended - began) / (last - first), "loss": late.tolist()}
 
 
+def birth_steps() -> dict:
+    """Seconds a step of the full-scale induction model, its text included, by the number of seeds trained together."""
+    from mnemoscope import fit
+    from mnemoscope.studies.birth.settings import ALL, settings
+
+    found = {}
+    for seeds, steps in ((1, 600), (16, 100)):
+        spec = settings("full")[ALL].spec.model_copy(update={"steps": steps, "watch": None, "looks": 0, "snapshots": 1})
+        times: list[tuple[int, float]] = []
+        fit(spec, range(seeds), progress=lambda done, _, times=times: times.append((done, time.perf_counter())))
+        (first, began), (last, ended) = times[0], times[-1]
+        found[str(seeds)] = (ended - began) / (last - first)
+    return found
+
+
 def _timed(advance, target: float = 1.0) -> float:
     """Median seconds of one turn; `advance(turns)` runs that many and waits."""
     advance(2)

@@ -108,6 +108,8 @@ def accelerator(found: dict) -> list[str]:
         f"- With norm, 1,024 seeds: {found['norm']['1024'] / 1e6:.1f} million samples/s.",
         f"- 1,000 seeds of the source's full budget (5 million samples each): {budget['seconds']:.0f} s, of which the first "
         f"{budget['first_stretch']:.0f} s are compilation and the first stretch; {budget['finished']:,} seeds finished.",
+        f"- The induction model of `birth` at the source's sizes (d=256, batch 512, 256 tokens), its text included: "
+        f"{1e3 * found['birth']['1']:.1f} ms a step; {1e3 * found['birth']['16']:.0f} ms for 16 seeds together.",
         f"- {evaluation(found, 'full')}",
         f"- Memory: {largest:,} seeds train in one block; the most in use in this run was {memory['peak_bytes_in_use'] / 1e9:.1f} "
         f"of {memory['bytes_limit'] / 1e9:.0f} GB.",
