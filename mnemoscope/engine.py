@@ -98,7 +98,7 @@ def obtain(
     while blocks:
         block, began = blocks.pop(0), time.monotonic()
         try:
-            run = fit(spec, block, watch_of(spec), tell)
+            run = fit(spec, block, observe=watch_of(spec), progress=tell)
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise

@@ -7,16 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 import mnemoscope
 from mnemoscope import cli
 from mnemoscope.config import UserError
 from mnemoscope.report import books
-from mnemoscope.report.figures import claim_figure, seeds_figure, svg, write_figure
+from mnemoscope.report.figures import claim_figures, seeds_figure, style, svg, write_figure
 from mnemoscope.report.site import write_site
+from mnemoscope.report.training import curves_figure, maps_figure
 from mnemoscope.store import Store
 from mnemoscope.studies import STUDIES
 from mnemoscope.studies.about import Panel, about, panels
+from mnemoscope.studies.claims import Curve, Map, Pictures
 
 HOME = Path(mnemoscope.__file__).parent
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -55,7 +58,7 @@ def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
             assert f'id="{test.claim.id}"' in pages["index.html"]
         for entry in book.claims if book else ():
             assert f'class="verdict {entry.verdict}"' in pages[f"{name}.html"]
-        assert about(name).question[:40] in pages[f"{name}.html"]
+        assert escape(about(name).question[:40]) in pages[f"{name}.html"]
     assert "does not hold" in pages["walk.html"]
 
 
@@ -99,7 +102,8 @@ def test_every_series_of_every_claim_has_a_panel(study):
     assert set(drawn) <= known
     for claim, by_seed in found.items():
         if by_seed:
-            shown = {name for panel in drawn[claim] for name in panel.chosen(tuple(by_seed))}
+            dots = [panel for panel in drawn[claim] if panel.kind == "seeds"]
+            shown = {name for panel in dots for name in panel.chosen(tuple(by_seed))}
             # who masters both skills, and who divides the work, is counted in the sentence; the figure shows the skills
             assert set(by_seed) - shown <= {"masters both", "divided"}, claim
             assert all(set(panel.source) <= shown for panel in drawn[claim]), claim
@@ -193,6 +197,38 @@ def test_a_log_axis_keeps_zeros_in_sight():
     assert "zero drawn at the left edge" in figure.axes[0].get_xlabel()
 
 
+def test_curves_are_drawn_with_their_bands_and_one_legend():
+    curve = Curve(steps=(0, 10, 20), mean=(0, 0.5, 1), low=(0, 0.4, 0.9), high=(0.1, 0.6, 1))
+    panels = [Panel(kind="curves", series=(f"{name}: *",), axis="right", title=name) for name in ("one", "two")]
+    curves = {f"{setting}: {series}": curve for setting in ("one", "two") for series in ("a", "b")}
+    figure = curves_figure(style(), panels, curves)
+    assert [ax.get_title() for ax in figure.axes] == ["one", "two"]
+    for ax in figure.axes:
+        assert [line.get_ydata().tolist() for line in ax.lines] == [[0, 0.5, 1]] * 2
+        assert len(ax.collections) == 2
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
+    with pytest.raises(ValueError, match="none of the curves"):
+        curves_figure(style(), panels, {"three: a": curve})
+
+
+def test_an_attention_map_has_a_square_for_each_weight_worth_seeing():
+    shown = Map(tokens=("a", "b", "a"), weights=((1, 0, 0), (0.99, 0.01, 0), (0.2, 0.5, 0.3)))
+    figure = maps_figure(style(), {"layer 0": shown, "layer 1": shown})
+    assert [ax.get_title() for ax in figure.axes] == ["layer 0", "layer 1"]
+    squares = figure.axes[0].collections[0]
+    assert [round(colour[3], 2) for colour in squares.get_facecolors()] == [1, 0.99, 0.2, 0.5, 0.3]
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["a", "b", "a"]
+
+
+def test_every_curve_and_map_of_the_published_results_is_drawn(tmp_path):
+    drawn = panels("birth")
+    for claim, found in books.pictures(tmp_path, "birth", "full").items():
+        shown = {name for panel in drawn[claim] if panel.kind == "curves" for name in panel.chosen(tuple(found.curves))}
+        assert shown == set(found.curves), claim
+    cli.figure("B2", tmp_path / "b2.svg", store=tmp_path / "none")
+    assert {path.name for path in tmp_path.glob("*.svg")} == {"b2.svg", "b2-curves.svg", "b2-maps.svg"}
+
+
 @pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
 def test_a_figure_alone_is_the_same_each_time(tmp_path, ending, capsys):
     for name in ("a", "b"):
@@ -203,7 +239,7 @@ def test_a_figure_alone_is_the_same_each_time(tmp_path, ending, capsys):
 
 def test_figures_that_cannot_be_made_say_so(tmp_path):
     with pytest.raises(UserError, match=r"unknown kind of figure 'r\.gif'; allowed endings: \.svg, \.pdf, \.png"):
-        write_figure(claim_figure("R1", (), {}), tmp_path / "r.gif")
+        write_figure(claim_figures("R1", (), {}, Pictures())["seeds"], tmp_path / "r.gif")
     with pytest.raises(
         UserError, match=r"nothing to draw for R3 at the scale quick; make it with 'mnemoscope run remember"
     ):
