@@ -1,0 +1,127 @@
+r"""How many pairs a memory can be taught: the largest N that training stores, found by bisection for many seeds at once.
+
+    linear      scores u_y . W e_x                          d^2 parameters
+    two-layer   scores u_y . V relu(W e_x + b)              2 m d parameters (b is not counted)
+
+E and U lie on the sphere and are frozen. Training is full-batch Adam on the mean cross-entropy; a memory stores its N pairs when
+the share of right answers reaches `level` at some step. That is what the sources count (the best accuracy on the way), so to
+stop there changes nothing but the time.
+
+N is an argument and not a shape: arrays have room for `room` pairs, and those beyond N are asked nothing and answer nothing. So one
+compilation serves a whole bisection.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Literal, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from pydantic import Field
+
+from mnemoscope.arrays import Array, Bool, Float, Int
+from mnemoscope.config import Strict, UserError
+from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
+from mnemoscope.theory.memory import on_the_sphere
+
+Size = Annotated[int, Field(ge=1)]
+Training = tuple[Array, Array, dict[str, Array], optax.OptState]  # step, share right before it, parameters, optimiser
+
+
+class Memory(Strict):
+    """What is trained, for how long. `classes=None`: every pair has an output of its own; else x has the answer x mod classes."""
+
+    kind: Literal["linear", "two-layer"] = "linear"
+    d: Size = 16
+    m: Size = 16  # hidden units of a two-layer memory
+    classes: Size | None = None
+    steps: Size = 4096
+    lr: Annotated[float, Field(gt=0)] = 1000.0
+    level: Annotated[float, Field(gt=0, le=1)] = 0.99
+
+    @property
+    def parameters(self) -> int:
+        """As the sources count them."""
+        return self.d**2 if self.kind == "linear" else 2 * self.m * self.d
+
+
+def stores(memory: Memory, room: int, seed: Int[Array, ""], n: Int[Array, ""]) -> Bool[Array, ""]:
+    """Whether one seed's memory stores the first n of its pairs."""
+    for_inputs, for_outputs, for_w, for_v = jax.random.split(jax.random.key(seed), 4)
+    n_outputs = memory.classes or room
+    e, u = on_the_sphere(room, memory.d, key=for_inputs), on_the_sphere(n_outputs, memory.d, key=for_outputs)
+    answer = jnp.arange(room) % n_outputs
+    asked, offered = jnp.arange(room) < n, jnp.arange(n_outputs) < (n if memory.classes is None else n_outputs)
+
+    def told(p: dict[str, Array]) -> Float[Array, "x y"]:
+        hidden = e @ p["W"].T if memory.kind == "linear" else jax.nn.relu(e @ p["W"].T + p["b"][None]) @ p["V"].T
+        return jnp.where(offered[None], hidden @ u.T, -jnp.inf)
+
+    def loss(p: dict[str, Array]) -> tuple[Array, Array]:
+        given = told(p)
+        each = optax.losses.softmax_cross_entropy_with_integer_labels(given, answer)
+        right = (asked & (given.argmax(axis=1) == answer)).sum() / n
+        return jnp.where(asked, each, 0.0).sum() / n, right
+
+    if memory.kind == "linear":
+        params = {"W": jnp.zeros((memory.d, memory.d))}
+    else:
+        params = {
+            "W": jax.random.normal(for_w, (memory.m, memory.d)) * memory.d**-0.5, "b": jnp.zeros(memory.m),
+            "V": jax.random.normal(for_v, (memory.d, memory.m)) * memory.m**-0.5,
+        }  # fmt: skip
+    optimiser = optax.adam(memory.lr)
+
+    def unfinished(state: Training) -> Array:
+        return (state[0] <= memory.steps) & (state[1] < memory.level)
+
+    def turn(state: Training) -> Training:
+        step, _, p, inner = state
+        (_, right), gradient = jax.value_and_grad(loss, has_aux=True)(p)
+        updates, inner = optimiser.update(gradient, inner)
+        return step + 1, right, cast(dict[str, Array], optax.apply_updates(p, updates)), inner
+
+    # `right` belongs to the parameters before the update, so the last turn looks at what the last step left
+    begin: Training = (jnp.zeros((), int), jnp.zeros(()), params, optimiser.init(params))
+    return jax.lax.while_loop(unfinished, turn, begin)[1] >= memory.level
+
+
+def largest(
+    ask: Callable[[np.ndarray], np.ndarray], seeds: int, guess: int, most: int, resolution: float = 0.0
+) -> Int[np.ndarray, "seed"]:
+    """The largest N up to `most` to which each seed says yes, if yes never follows no; 0 where it says no to 1.
+
+    Brackets grow from the guess by doubling; bisection ends when a bracket is narrower than `resolution` times its lower end
+    (0: when it is exact). `ask` gets an N for each seed.
+    """
+    if not 1 <= guess <= most:
+        raise UserError(f"the guess must lie between 1 and {most}, got {guess}")
+    low, high = np.zeros(seeds, int), np.full(seeds, most + 1)
+    n = np.full(seeds, guess)
+    while True:
+        yes = ask(np.clip(n, 1, most))
+        low, high = np.where(yes, np.maximum(low, n), low), np.where(yes, high, np.minimum(high, n))
+        going = high - low > np.maximum(1, resolution * low)
+        if not going.any():
+            return low
+        # outwards by doubling or halving until both ends were asked, then into the middle
+        outwards = np.where(high > most, np.minimum(2 * np.maximum(low, 1), most), high // 2)
+        inside = (low + high) // 2
+        n = np.where(
+            going,
+            np.where((high > most) | (low == 0), np.clip(outwards, low + 1, high - 1), inside),
+            np.maximum(low, 1),
+        )
+
+
+def capacity(memory: Memory, seeds: int, guess: int, room: int, resolution: float = 0.02) -> Int[np.ndarray, "seed"]:
+    """The largest N that each seed's memory stores, up to `room`."""
+    mesh = device_mesh(seeds)
+    run = jax.jit(for_each_seed(lambda each: partial(stores, memory, room)(*each), mesh, lanes_for(mesh, seeds)))
+
+    def ask(n: np.ndarray) -> np.ndarray:
+        return np.asarray(run(spread(mesh, (np.arange(seeds), n))))[:seeds]
+
+    return largest(ask, seeds, guess, room, resolution)

@@ -1,0 +1,98 @@
+r"""A memory that is optimised on a stream of draws, as the published grid has it, cell by cell.
+
+x is drawn from p(x) ~ x^-a over N inputs and has the answer f(x) = x mod 5 (numbered from 0). E, U and W start as N(0, 1/d).
+Each of `samples` draws is used once, in batches, to follow the gradient of the mean cross-entropy of scores u_y . W e_x:
+
+    SGD:   W <- W - rate g                  Adam, with both betas zero:   W <- W - (rate / d) g / (|g| + 1e-8), entry by entry
+
+`norm` normalises W e_x before it is read out (mean 0, variance 1); `learned` trains E and U as well. The error is the probability
+mass of the inputs that the last W answers wrongly.
+"""
+
+from functools import partial
+from typing import Annotated, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pydantic import Field, model_validator
+
+from mnemoscope.arrays import Array, Float, Int
+from mnemoscope.config import Strict
+from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
+from mnemoscope.theory.memory import error_mass, zipf
+
+Size = Annotated[int, Field(ge=1)]
+SEEDS = tuple(range(42, 52))  # the published ones
+EPS = 1e-8
+
+
+class Cell(Strict):
+    """One cell of the grid."""
+
+    d: Size = 100
+    lr: Annotated[float, Field(gt=0)] = 1.0
+    batch: Size = 64
+    samples: Size = 10_240
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    norm: bool = False
+    learned: bool = False
+    n_inputs: Size = 100
+    n_outputs: Size = 5
+    a: Annotated[float, Field(ge=0)] = 2.0
+
+    @model_validator(mode="after")
+    def _check(self) -> "Cell":
+        if self.samples % self.batch:
+            raise ValueError(f"samples={self.samples} is no multiple of batch={self.batch}")
+        return self
+
+
+def scores(cell: Cell, params: dict[str, Array], x: Int[Array, "batch"]) -> Float[Array, "batch y"]:
+    """u_y . W e_x, with W e_x normalised if the cell says so."""
+    carried = params["E"][x] @ params["W"].T
+    if cell.norm:
+        carried = carried - carried.mean(axis=1, keepdims=True)
+        carried = carried * jax.lax.rsqrt(jnp.square(carried).mean(axis=1, keepdims=True) + 1e-5)
+    return carried @ params["U"].T
+
+
+def start(cell: Cell, seed: int | Int[Array, ""]) -> tuple[dict[str, Array], Int[Array, "step batch"]]:
+    """The parameters before the first step, and every draw of the stream."""
+    keys = jax.random.split(jax.random.key(seed), 4)
+    shapes = {"E": (cell.n_inputs, cell.d), "U": (cell.n_outputs, cell.d), "W": (cell.d, cell.d)}
+    params = {
+        name: jax.random.normal(key, shape) * cell.d**-0.5
+        for key, (name, shape) in zip(keys, shapes.items(), strict=False)
+    }
+    up_to = jnp.asarray(np.cumsum(zipf(cell.n_inputs, cell.a))[:-1], float)
+    draws = jnp.searchsorted(up_to, jax.random.uniform(keys[3], (cell.samples // cell.batch, cell.batch)), side="right")
+    return params, draws
+
+
+def optimise(cell: Cell, seed: int | Int[Array, ""]) -> Float[Array, ""]:
+    """The error after one pass over the stream."""
+    params, draws = start(cell, seed)
+    moving = ("E", "U", "W") if cell.learned else ("W",)
+
+    def loss(free: dict[str, Array], x: Array) -> Array:
+        told = jax.nn.log_softmax(scores(cell, params | free, x), axis=1)
+        return -jnp.take_along_axis(told, (x % cell.n_outputs)[:, None], axis=1).mean()
+
+    def step(free: dict[str, Array], x: Array) -> tuple[dict[str, Array], None]:
+        gradient = jax.grad(loss)(free, x)
+        if cell.optimiser == "adam":
+            gradient = {name: g / (jnp.abs(g) + EPS) / cell.d for name, g in gradient.items()}
+        return {name: free[name] - cell.lr * g for name, g in gradient.items()}, None
+
+    free, _ = jax.lax.scan(step, {name: params[name] for name in moving}, draws)
+    every = jnp.arange(cell.n_inputs)
+    right = scores(cell, params | free, every).argmax(axis=1) == every % cell.n_outputs
+    return error_mass(right, jnp.asarray(zipf(cell.n_inputs, cell.a), float))
+
+
+def errors(cell: Cell, seeds: tuple[int, ...] = SEEDS) -> Float[np.ndarray, "seed"]:
+    """The error of every seed, on all devices."""
+    mesh = device_mesh(len(seeds))
+    run = jax.jit(for_each_seed(partial(optimise, cell), mesh, lanes_for(mesh, len(seeds))))
+    return np.asarray(run(spread(mesh, np.array(seeds))))[: len(seeds)]
