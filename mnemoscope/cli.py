@@ -287,6 +287,8 @@ def profile(
     from mnemoscope.studies import find_study
 
     settings = find_study(study).settings(scale)
+    if not settings:
+        raise UserError(f"study {study!r} trains no transformer, so there is no step to profile")
     if setting and setting not in settings:
         raise UserError(unknown("setting", setting, settings))
     if seeds < 0:

@@ -33,12 +33,14 @@ def curves_figure(plt: Any, panels: Sequence[Panel], curves: Mapping[str, Curve]
             steps = curve.steps[every]
             ax.fill_between(steps, curve.low[every], curve.high[every], color=colour, alpha=0.2, lw=0)
             ax.plot(steps, curve.mean[every], color=colour, lw=1.5)
-        ax.set(xlabel="step", ylabel=panel.axis, title=panel.title)
+        ax.set(xlabel=panel.x, ylabel=panel.axis, title=panel.title)
         ax.title.set_fontsize(9)
         if panel.limits:
             ax.set_ylim(*panel.limits)
         if panel.log:
             ax.set_yscale("log")
+        if panel.log_x:
+            ax.set_xscale("log")
         ax.grid(color="#1c1e21", alpha=0.15, lw=0.8)
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()

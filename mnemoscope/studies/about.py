@@ -17,6 +17,8 @@ class Panel(Strict):
     series: tuple[str, ...]  # names or patterns of what a judge read off each seed, or followed through training
     axis: str
     title: str = ""
+    x: str = "step"  # what curves run along
+    log_x: bool = False
     limits: tuple[float, float] | None = None
     log: bool = False
     source: dict[str, float] = Field(default_factory=dict)

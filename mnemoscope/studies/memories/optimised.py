@@ -9,7 +9,6 @@ Each of `samples` draws is used once, in batches, to follow the gradient of the 
 mass of the inputs that the last W answers wrongly.
 """
 
-from functools import partial
 from typing import Annotated, Literal
 
 import jax
@@ -25,6 +24,7 @@ from mnemoscope.theory.memory import error_mass, zipf
 Size = Annotated[int, Field(ge=1)]
 SEEDS = tuple(range(42, 52))  # the published ones
 EPS = 1e-8
+LANES = 16  # matrices advanced together on an accelerator
 
 
 class Cell(Strict):
@@ -70,8 +70,9 @@ def start(cell: Cell, seed: int | Int[Array, ""]) -> tuple[dict[str, Array], Int
     return params, draws
 
 
-def optimise(cell: Cell, seed: int | Int[Array, ""]) -> Float[Array, ""]:
-    """The error after one pass over the stream."""
+def optimise(cell: Cell, seed: int | Int[Array, ""], lr: float | Float[Array, ""] | None = None) -> Float[Array, ""]:
+    """The error after one pass over the stream, at the cell's rate or at another."""
+    rate = cell.lr if lr is None else lr
     params, draws = start(cell, seed)
     moving = ("E", "U", "W") if cell.learned else ("W",)
 
@@ -83,7 +84,7 @@ def optimise(cell: Cell, seed: int | Int[Array, ""]) -> Float[Array, ""]:
         gradient = jax.grad(loss)(free, x)
         if cell.optimiser == "adam":
             gradient = {name: g / (jnp.abs(g) + EPS) / cell.d for name, g in gradient.items()}
-        return {name: free[name] - cell.lr * g for name, g in gradient.items()}, None
+        return {name: free[name] - rate * g for name, g in gradient.items()}, None
 
     free, _ = jax.lax.scan(step, {name: params[name] for name in moving}, draws)
     every = jnp.arange(cell.n_inputs)
@@ -91,8 +92,18 @@ def optimise(cell: Cell, seed: int | Int[Array, ""]) -> Float[Array, ""]:
     return error_mass(right, jnp.asarray(zipf(cell.n_inputs, cell.a), float))
 
 
+def errors_by_rate(
+    cell: Cell, rates: tuple[float, ...], seeds: tuple[int, ...] = SEEDS
+) -> Float[np.ndarray, "rate seed"]:
+    """The error of every seed at every rate, on all devices; one compilation."""
+    pairs = [(seed, rate) for rate in rates for seed in seeds]
+    mesh = device_mesh(len(pairs))
+    run = jax.jit(for_each_seed(lambda each: optimise(cell, *each), mesh, lanes_for(mesh, len(pairs), LANES)))
+    given = tuple(np.array(part) for part in zip(*pairs, strict=True))
+    found = run(spread(mesh, (given[0], given[1].astype(np.float32))))
+    return np.asarray(found)[: len(pairs)].reshape(len(rates), len(seeds))
+
+
 def errors(cell: Cell, seeds: tuple[int, ...] = SEEDS) -> Float[np.ndarray, "seed"]:
-    """The error of every seed, on all devices."""
-    mesh = device_mesh(len(seeds))
-    run = jax.jit(for_each_seed(partial(optimise, cell), mesh, lanes_for(mesh, len(seeds))))
-    return np.asarray(run(spread(mesh, np.array(seeds))))[: len(seeds)]
+    """The error of every seed at the cell's rate."""
+    return errors_by_rate(cell, (cell.lr,), seeds)[0]
