@@ -49,3 +49,13 @@ def for_each_seed(f: Callable[..., Any], mesh: Mesh, lanes: int | None) -> Calla
         return jax.shard_map(one_device, mesh=mesh, in_specs=specs, out_specs=BY_SEED, check_vma=False)(each, *same)
 
     return run
+
+
+def on_devices(f: Callable[[Any], Any], n: int, at_most: int | None = None) -> Callable[[Any], Any]:
+    """g(each) = f(one part of each) for every one of n parts, compiled once, on all devices; NumPy arrays come back.
+
+    `at_most` of them advance together on an accelerator.
+    """
+    mesh = device_mesh(n)
+    run = jax.jit(for_each_seed(f, mesh, lanes_for(mesh, n, at_most)))
+    return lambda each: jax.tree.map(lambda x: np.asarray(x)[:n], run(spread(mesh, each)))

@@ -14,11 +14,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from mnemoscope.arrays import Array, Float, Int
 from mnemoscope.model import Edit, Transformer
-from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
+from mnemoscope.seeds import on_devices
 from mnemoscope.tasks import Permutation, Split
 
 SEEDS_AT_ONCE = 16  # on an accelerator: every sequence of a seed at once is already much work
@@ -27,9 +26,7 @@ SEEDS_AT_ONCE = 16  # on an accelerator: every sequence of a seed at once is alr
 def over_seeds(probe: Callable[..., Any], models: Transformer, worlds: Any) -> Any:
     """`probe(model, world)` for every seed of stacked models and worlds: compiled once, on all devices."""
     n_seeds = len(jax.tree.leaves(models)[0])
-    mesh = device_mesh(n_seeds)
-    run = jax.jit(for_each_seed(lambda each: probe(*each), mesh, lanes_for(mesh, n_seeds, SEEDS_AT_ONCE)))
-    return jax.tree.map(lambda x: np.asarray(x)[:n_seeds], run(spread(mesh, (models, worlds))))
+    return on_devices(lambda each: probe(*each), n_seeds, SEEDS_AT_ONCE)((models, worlds))
 
 
 def answers(

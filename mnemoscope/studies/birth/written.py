@@ -1,6 +1,5 @@
 """B4 and B13: an induction head without training, written down by hand or by three gradient steps."""
 
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
@@ -11,7 +10,7 @@ import numpy as np
 from mnemoscope.arrays import Array
 from mnemoscope.model import Transformer, init, long
 from mnemoscope.probes.memories import first_keys, output_memory, second_keys
-from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
+from mnemoscope.seeds import on_devices
 from mnemoscope.studies.birth.common import sampled, task_of
 from mnemoscope.studies.birth.settings import ALL, OUTPUT
 from mnemoscope.studies.claims import Outcome, Verdict
@@ -23,12 +22,6 @@ from mnemoscope.theory.induction import induction_weights, simplified_model
 
 WIDTHS = (128, 256, 512, 1024)
 THEOREM = {"quick": (12, 24, 128, 128), "full": (24, 64, 512, 1024)}  # tokens, length; batches, sequences in each
-
-
-def _for_draws(f: Callable[[Array], Array], n: int) -> np.ndarray:
-    """f(seed) for the seeds 0 .. n - 1, on all devices."""
-    mesh = device_mesh(n)
-    return np.asarray(jax.jit(for_each_seed(f, mesh, lanes_for(mesh, n)))(spread(mesh, np.arange(n))))[:n]
 
 
 def _answered(model: Transformer, task: Bigrams, tokens: Array, triggers: Array) -> tuple[Array, Array, Array]:
@@ -52,7 +45,7 @@ def written_by_hand(evidence: Evidence) -> Outcome:
         _, asked, right = _answered(model, task, *sample)
         return right.sum() / asked.sum()
 
-    right = {d: _for_draws(partial(one, d), seeds) for d in WIDTHS}
+    right = {d: on_devices(partial(one, d), seeds)(np.arange(seeds)) for d in WIDTHS}
     value, interval = mean_interval(right[256])
     means = [right[d].mean() for d in WIDTHS]
     verdict: Verdict = "partly" if value > 0.5 else "refuted"
@@ -79,7 +72,7 @@ def written_by_three_steps(evidence: Evidence) -> Outcome:
         return jnp.stack([*memories, right.sum() / asked.sum(), trigger])
 
     seeds = evidence.settings[ALL].seeds
-    rows = _for_draws(one, seeds)
+    rows = on_devices(one, seeds)(np.arange(seeds))
     recalls, right, trigger = rows[:, :3], rows[:, 3], rows[:, 4]
     formed = (recalls >= 0.9).all(axis=1)
     share, interval = share_interval(formed & (right >= 0.9))

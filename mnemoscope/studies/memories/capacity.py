@@ -12,7 +12,6 @@ compilation serves a whole bisection.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Literal, cast
 
 import jax
@@ -23,7 +22,7 @@ from pydantic import Field
 
 from mnemoscope.arrays import Array, Bool, Float, Int
 from mnemoscope.config import Strict, UserError
-from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
+from mnemoscope.seeds import on_devices
 from mnemoscope.theory.memory import on_the_sphere
 
 Size = Annotated[int, Field(ge=1)]
@@ -118,10 +117,5 @@ def largest(
 
 def capacity(memory: Memory, seeds: int, guess: int, room: int, resolution: float = 0.02) -> Int[np.ndarray, "seed"]:
     """The largest N that each seed's memory stores, up to `room`."""
-    mesh = device_mesh(seeds)
-    run = jax.jit(for_each_seed(lambda each: partial(stores, memory, room)(*each), mesh, lanes_for(mesh, seeds)))
-
-    def ask(n: np.ndarray) -> np.ndarray:
-        return np.asarray(run(spread(mesh, (np.arange(seeds), n))))[:seeds]
-
-    return largest(ask, seeds, guess, room, resolution)
+    train = on_devices(lambda each: stores(memory, room, *each), seeds)
+    return largest(lambda n: train((np.arange(seeds), n)), seeds, guess, room, resolution)

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from mnemoscope.arrays import Array, Float, Int
 from mnemoscope.config import Strict
-from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
+from mnemoscope.seeds import on_devices
 from mnemoscope.theory.memory import error_mass, zipf
 
 Size = Annotated[int, Field(ge=1)]
@@ -97,11 +97,8 @@ def errors_by_rate(
 ) -> Float[np.ndarray, "rate seed"]:
     """The error of every seed at every rate, on all devices; one compilation."""
     pairs = [(seed, rate) for rate in rates for seed in seeds]
-    mesh = device_mesh(len(pairs))
-    run = jax.jit(for_each_seed(lambda each: optimise(cell, *each), mesh, lanes_for(mesh, len(pairs), LANES)))
-    given = tuple(np.array(part) for part in zip(*pairs, strict=True))
-    found = run(spread(mesh, (given[0], given[1].astype(np.float32))))
-    return np.asarray(found)[: len(pairs)].reshape(len(rates), len(seeds))
+    each = np.array([seed for seed, _ in pairs]), np.array([rate for _, rate in pairs], np.float32)
+    return on_devices(lambda one: optimise(cell, *one), len(pairs), LANES)(each).reshape(len(rates), len(seeds))
 
 
 def errors(cell: Cell, seeds: tuple[int, ...] = SEEDS) -> Float[np.ndarray, "seed"]:

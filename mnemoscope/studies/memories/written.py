@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.arrays import Array, Float
-from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
+from mnemoscope.seeds import on_devices
 from mnemoscope.studies.claims import Curve, Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.statistics import MOST, mean_interval, share_interval, share_verdict
@@ -31,9 +31,7 @@ LANES = 4  # draws at once on an accelerator
 
 def for_draws(f: Callable[[Array], Array], n: int) -> np.ndarray:
     """f(seed) for the seeds 0 .. n - 1, on all devices."""
-    mesh = device_mesh(n)
-    run = jax.jit(for_each_seed(f, mesh, lanes_for(mesh, n, LANES)))
-    return np.asarray(run(spread(mesh, np.arange(n))))[:n]
+    return on_devices(f, n, LANES)(np.arange(n))
 
 
 def _embeddings(n: int, d: int, seed: Array) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
