@@ -106,8 +106,8 @@ def run(
             ledger = run_study(each, scale, kept, command, seeds=seeds, claims=picked, watcher=live)
         kept.write_text(f"ledger/{scale}/{each.name}.md", markdown(ledger))
         print_ledger(console, ledger)
-        console.print(f"Written: {kept.folder / 'ledger' / scale / each.name}.json and .md; one claim: mnemoscope show "
-                      f"{ledger.claims[0].id}")  # fmt: skip
+        hint = "" if corpus else f"; one claim: mnemoscope show {ledger.claims[0].id}"  # `show` reads a study's own text
+        console.print(f"Written: {kept.folder / 'ledger' / scale / each.name}.json and .md{hint}")
 
 
 def ledger(
