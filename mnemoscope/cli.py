@@ -106,7 +106,9 @@ def run(
             ledger = run_study(each, scale, kept, command, seeds=seeds, claims=picked, watcher=live)
         kept.write_text(f"ledger/{scale}/{each.name}.md", markdown(ledger))
         print_ledger(console, ledger)
-        hint = "" if corpus else f"; one claim: mnemoscope show {ledger.claims[0].id}"  # `show` reads a study's own text
+        hint = (
+            "" if corpus else f"; one claim: mnemoscope show {ledger.claims[0].id}"
+        )  # `show` reads a study's own text
         console.print(f"Written: {kept.folder / 'ledger' / scale / each.name}.json and .md{hint}")
 
 
