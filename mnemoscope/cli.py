@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from mnemoscope.config import UserError, unknown
+from mnemoscope.config import UserError, complaint, unknown
 
 if TYPE_CHECKING:
     from mnemoscope.store import Store
@@ -106,9 +106,8 @@ def run(
             ledger = run_study(each, scale, kept, command, seeds=seeds, claims=picked, watcher=live)
         kept.write_text(f"ledger/{scale}/{each.name}.md", markdown(ledger))
         print_ledger(console, ledger)
-        hint = (
-            "" if corpus else f"; one claim: mnemoscope show {ledger.claims[0].id}"
-        )  # `show` reads a study's own text
+        # `show` reads the study's own ledger, not that of another text
+        hint = "" if corpus else f"; one claim: mnemoscope show {ledger.claims[0].id}"
         console.print(f"Written: {kept.folder / 'ledger' / scale / each.name}.json and .md{hint}")
 
 
@@ -459,10 +458,7 @@ def memories(
     try:
         cell = Cell(d=d, lr=lr, batch=batch, samples=samples, optimiser=optimiser, norm=norm, learned=learned)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = f"--{first['loc'][0]} " if first["loc"] else ""
-        raise UserError(f"no such cell: {field}{first['msg'].removeprefix('Value error, ')}, got {first['input']}"
-                        if field else f"no such cell: {first['msg'].removeprefix('Value error, ')}") from None  # fmt: skip
+        raise UserError(f"no such cell: {complaint(error)}") from None
     from mnemoscope.engine import use_all_devices
 
     use_all_devices()

@@ -11,11 +11,18 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, model_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, model_validator
 
 
 class UserError(ValueError):
     """Something the user asked for cannot be done; the message is one line and says what is allowed."""
+
+
+def complaint(error: ValidationError) -> str:
+    """The first thing that a configuration was refused for, in one line: the field, what is allowed, what came."""
+    first = error.errors()[0]
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{first['loc'][-1]}: {said}, got {first['input']!r}" if first["loc"] and said == first["msg"] else said
 
 
 def unknown(kind: str, came: object, allowed: Iterable[object]) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from mnemoscope.arrays import Array, Float, Int
 from mnemoscope.config import UserError
 from mnemoscope.model import Transformer
+from mnemoscope.model.forward import ACTS
 
 
 def _parts(model: Transformer) -> dict[str, Array]:
@@ -60,8 +61,9 @@ def bigram_memory(
     if layer is None:
         raise UserError("this model has no feed-forward layer that could remember bigrams")
     hidden = p["embed.W_E"] @ p[f"blocks.{layer}.mlp.W_in"]
-    hidden = jax.nn.relu(hidden) if model.config.act == "relu" else hidden
-    told = jax.nn.log_softmax(hidden @ p[f"blocks.{layer}.mlp.W_out"] @ p["unembed.W_U"], axis=1)
+    told = jax.nn.log_softmax(
+        ACTS[model.config.act](hidden) @ p[f"blocks.{layer}.mlp.W_out"] @ p["unembed.W_U"], axis=1
+    )
     true = jnp.asarray(bigrams)
     each = jnp.where(true > 0, true * (jnp.log(jnp.where(true > 0, true, 1.0)) - told), 0.0).sum(axis=1)
     kept = np.setdiff1d(np.arange(true.shape[0]), np.array(leave_out, int))

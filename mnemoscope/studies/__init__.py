@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from mnemoscope.config import UserError, unknown
+from mnemoscope.config import UserError, complaint, unknown
 from mnemoscope.studies.birth import STUDY as BIRTH
 from mnemoscope.studies.claims import Scale, Setting, Study
 from mnemoscope.studies.memories import STUDY as MEMORIES
@@ -43,8 +43,7 @@ def on_corpus(study: Study, path: Path) -> Study:
         try:
             return settings(scale, corpus)
         except ValidationError as error:
-            why = error.errors()[0]["msg"].removeprefix("Value error, ")
-            raise UserError(f"the corpus {str(path)!r} does not do for {study.name!r}: {why}") from None
+            raise UserError(f"the corpus {str(path)!r} does not do for {study.name!r}: {complaint(error)}") from None
 
     name = f"{study.name}@{re.sub(r'[^0-9A-Za-z._-]', '_', path.stem)}"
     return replace(study, name=name, title=f"{study.title} ({path.name})", settings=of_corpus)

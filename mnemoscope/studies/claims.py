@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from mnemoscope.arrays import Float
 from mnemoscope.config import Strict, UserError, unknown
 from mnemoscope.spec import Spec
 
@@ -50,6 +51,12 @@ class Curve(Strict):
     mean: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+
+    @classmethod
+    def over_seeds(cls, steps: np.ndarray, values: Float[np.ndarray, "seed step"]) -> "Curve":
+        """The curve of what was read off every seed, four digits of it."""
+        rows = steps, values.mean(axis=0), *np.quantile(values, [0.025, 0.975], axis=0)
+        return cls(**{n: tuple(float(f"{x:.4g}") for x in row) for n, row in zip(cls.model_fields, rows, strict=True)})
 
 
 class Map(Strict):

@@ -53,13 +53,7 @@ def at_step(evidence: Evidence, name: str, series: str, step: int) -> np.ndarray
 
 def drawn(evidence: Evidence, name: str, series: str) -> Curve:
     """A curve for the page."""
-    steps, values = curve(evidence, name, series)
-    low, high = np.quantile(values, [0.025, 0.975], axis=0)
-
-    def short(x: np.ndarray) -> tuple[float, ...]:
-        return tuple(float(f"{v:.4g}") for v in x)
-
-    return Curve(steps=short(steps), mean=short(values.mean(axis=0)), low=short(low), high=short(high))
+    return Curve.over_seeds(*curve(evidence, name, series))
 
 
 def settled(evidence: Evidence, verdict: Verdict) -> Verdict:

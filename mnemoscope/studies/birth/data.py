@@ -31,10 +31,9 @@ def global_first(evidence: Evidence) -> Outcome:
     verdict, share, interval = share_verdict(spoken_first < context)
     ends = {series: curve(evidence, GLOBAL, series)[1][:, -1].mean() for series in times}
     sentence = (
-        f"Half learned at step (median): global {steps_text(spoken_first)}, in context {steps_text(context)}; global first in "
-        f"{share:.0%} of "
-        f"seeds. At the end {ends['global loss']:.2f} nats after other tokens (the exact reader pays {floor:.2f}) and "
-        f"{ends['context loss']:.2f} where the context knows (0)."
+        f"Half learned at step (median): global {steps_text(spoken_first)}, in context {steps_text(context)}; global first "
+        f"in {share:.0%} of seeds. At the end {ends['global loss']:.2f} nats after other tokens (the exact reader pays "
+        f"{floor:.2f}) and {ends['context loss']:.2f} where the context knows (0)."
     )
     last = float(evidence.settings[GLOBAL].spec.steps)
     seeds = {"global": np.minimum(spoken_first, last), "in context": np.minimum(context, last)}
@@ -80,8 +79,8 @@ def outputs_that_generalise(evidence: Evidence) -> Outcome:
     verdict: Verdict = "reproduced" if interval[0] > 0.05 else "partly" if interval[0] > 0 else "refuted"
     sentence = (
         f"Trained on uniform outputs: right in {uniform['uniform'].mean():.1%} of them and in {uniform['bigram'].mean():.1%} "
-        "of bigram ones. "
-        f"Trained on bigram outputs: {bigram['bigram'].mean():.1%} of them and {bigram['uniform'].mean():.1%} of uniform ones."
+        f"of bigram ones. Trained on bigram outputs: {bigram['bigram'].mean():.1%} of them and "
+        f"{bigram['uniform'].mean():.1%} of uniform ones."
     )
     seeds = {
         "trained uniform, tested uniform": uniform["uniform"], "trained uniform, tested bigram": uniform["bigram"],
@@ -100,10 +99,9 @@ def late_competition(evidence: Evidence) -> Outcome:
     share, interval = share_interval(hits["output memory"] & hits["feed-forward memory"])
     sentence = (
         f"The output memory ends at {output[:, -1].mean():.2f} after a best of {output.max(axis=1).mean():.2f}; the "
-        "feed-forward memory's "
-        f"divergence from the bigrams ends at {divergence[:, -1].mean():.3f} nats after a best of "
-        f"{divergence.min(axis=1).mean():.3f}. "
-        f"Seeds in which each leaves its best: {', '.join(f'{name} {hit.mean():.0%}' for name, hit in hits.items())}."
+        f"feed-forward memory's divergence from the bigrams ends at {divergence[:, -1].mean():.3f} nats after a best of "
+        f"{divergence.min(axis=1).mean():.3f}. Seeds in which each leaves its best: "
+        f"{', '.join(f'{name} {hit.mean():.0%}' for name, hit in hits.items())}."
     )
     if evidence.scale == "quick":
         verdict, sentence = "undecided", f"{sentence} This scale stops before training is late."

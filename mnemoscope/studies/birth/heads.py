@@ -32,8 +32,8 @@ def one_or_two_layers(evidence: Evidence) -> Outcome:
         verdict = "reproduced"
     sentence = (
         f"Right where the context knows: one layer {one:.1%} (seeds from {right[ONE].min():.1%} to {right[ONE].max():.1%}), "
-        "two layers "
-        f"{value:.1%} ({right[TWO].min():.1%} to {right[TWO].max():.1%}); {solved:.0%} of the two-layer seeds reach 95%."
+        f"two layers {value:.1%} ({right[TWO].min():.1%} to {right[TWO].max():.1%}); {solved:.0%} of the two-layer seeds "
+        "reach 95%."
     )
     curves = {f"{n} layer{'s' * (n > 1)}": drawn(evidence, name, "right") for n, name in ((1, ONE), (2, TWO))}
     seeds = {"one layer": right[ONE], "two layers": right[TWO]}
@@ -77,10 +77,8 @@ def two_heads(evidence: Evidence) -> Outcome:
     verdict, share, interval = share_verdict((seen["previous"] >= 0.5) & (seen["induction"] >= 0.5))
     sentence = (
         f"Layer 0 gives {seen['previous'].mean():.1%} of its attention to the position before, layer 1 "
-        f"{seen['induction'].mean():.1%} to "
-        f"positions after an earlier occurrence, {seen['to answer'].mean():.1%} to positions that hold the answer; both are "
-        "above half in "
-        f"{share:.0%} of seeds."
+        f"{seen['induction'].mean():.1%} to positions after an earlier occurrence, {seen['to answer'].mean():.1%} to "
+        f"positions that hold the answer; both are above half in {share:.0%} of seeds."
     )
     seeds = {
         "layer 0 to the position before": seen["previous"],
@@ -98,9 +96,8 @@ def any_token(evidence: Evidence) -> Outcome:
     verdict = settled(evidence, verdict)
     sentence = (
         f"Trained with random triggers, layer 1 gives {others.mean():.1%} of its attention to positions after an earlier "
-        "occurrence at repeated "
-        f"tokens that are no triggers, {seen['induction'].mean():.1%} at triggers; trained with fixed triggers, "
-        f"{fixed['induction at others'].mean():.1%} and {fixed['induction'].mean():.1%}."
+        f"occurrence at repeated tokens that are no triggers, {seen['induction'].mean():.1%} at triggers; trained with fixed "
+        f"triggers, {fixed['induction at others'].mean():.1%} and {fixed['induction'].mean():.1%}."
     )
     seeds = {
         "random triggers: at other tokens": others, "random triggers: at triggers": seen["induction"],

@@ -22,8 +22,7 @@ def order_of_memories(evidence: Evidence) -> Outcome:
     table = "; ".join(f"{name} {steps_text(t)}" for name, t in times.items())
     sentence = (
         f"Half formed at step (median): {table}. Output, second-layer keys, first-layer keys come in this order in "
-        f"{share:.0%} of seeds, "
-        f"the output memory is first in {leading.mean():.0%}."
+        f"{share:.0%} of seeds, the output memory is first in {leading.mean():.0%}."
     )
     last = float(evidence.settings[ALL].spec.steps)
     seeds = {name: np.minimum(t, last) for name, t in times.items()}
@@ -52,10 +51,8 @@ def freezing(evidence: Evidence) -> Outcome:
     sentence = (
         f"With the output held back, second- and first-layer keys are {keys['second keys'].mean():.2f} and "
         f"{keys['first keys, early'].mean():.2f} formed at the release. The output alone forms to {output.mean():.2f} and is "
-        "right in "
-        f"{right.mean():.1%}. Second-layer keys without the first's form to {second.mean():.2f}, first-layer keys without the "
-        "second's to "
-        f"{first.mean():.2f}. Seeds in which each part holds: "
+        f"right in {right.mean():.1%}. Second-layer keys without the first's form to {second.mean():.2f}, first-layer keys "
+        f"without the second's to {first.mean():.2f}. Seeds in which each part holds: "
         f"{', '.join(f'{name} {hit.mean():.0%}' for name, hit in hits.items())}."
     )
     seeds = {
@@ -83,9 +80,9 @@ def early_positions(evidence: Evidence) -> Outcome:
     verdict, share, interval = share_verdict(np.isfinite(when) & (then <= 0.25))
     verdict = settled(evidence, verdict)
     sentence = (
-        f"Keys of the first quarter of the positions are half formed at step {steps_text(when)}; those of the other positions "
-        "are then "
-        f"{then.mean():.2f} formed. At the end {early[:, -1].mean():.2f} and {late[:, -1].mean():.2f} of them are."
+        f"Keys of the first quarter of the positions are half formed at step {steps_text(when)}; those of the other "
+        f"positions are then {then.mean():.2f} formed. At the end {early[:, -1].mean():.2f} and {late[:, -1].mean():.2f} of "
+        "them are."
     )
     seeds = {
         "late positions, when early ones are half formed": then,

@@ -82,13 +82,10 @@ def written_by_three_steps(evidence: Evidence) -> Outcome:
     off = float(np.abs(np.asarray(found.mean) - exact).max() / np.abs(exact).max())
     sentence = (
         f"After one step each the recalls are {' '.join(f'{x:.2f}' for x in recalls.mean(axis=0))} (output, second-layer "
-        "keys, first-layer "
-        f"keys), all at least .9 in {formed.mean():.0%} of {seeds} samples of {batches * batch:,} sequences; right in "
-        f"{right.mean():.1%}. "
-        f"Of the wrong answers {trigger.mean():.0%} are the trigger itself: the first step also writes what layer 0 carries "
-        "along, the "
-        f"token before the answer. No entry of the sampled first gradient is off the exact one by more than {off:.1%} of the "
-        "largest."
+        f"keys, first-layer keys), all at least .9 in {formed.mean():.0%} of {seeds} samples of {batches * batch:,} "
+        f"sequences; right in {right.mean():.1%}. Of the wrong answers {trigger.mean():.0%} are the trigger itself: the "
+        "first step also writes what layer 0 carries along, the token before the answer. No entry of the sampled first "
+        f"gradient is off the exact one by more than {off:.1%} of the largest."
     )
     names = ("output memory", "second keys", "first keys")
     seen = dict(zip(names, recalls.T, strict=True)) | {"right": right, "wrong answers that are the trigger": trigger}

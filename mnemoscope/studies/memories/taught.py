@@ -41,10 +41,8 @@ def capacity_grows(evidence: Evidence) -> Outcome:
         found["two-layer"].append((m * d, capacity(memory, seeds, guess, room)))
     slopes, constants, sentences = {}, {}, []
     for kind, points in found.items():
-        size, stored = (
-            np.array([s for s, _ in points], float),
-            np.stack([np.maximum(n, 2) for _, n in points]),
-        )  # shape seed
+        size = np.array([parameters for parameters, _ in points], float)
+        stored = np.stack([np.maximum(n, 2) for _, n in points])  # size seed
         load = stored * np.log(stored)
         each = np.array([np.polyfit(np.log(size), np.log(load[:, s]), 1)[0] for s in range(seeds)])
         slopes[kind] = mean_interval(each)
@@ -60,7 +58,7 @@ def capacity_grows(evidence: Evidence) -> Outcome:
         "reproduced" if all(straight.values()) and near else "partly" if any(straight.values()) else "refuted"
     )
     if evidence.scale == "quick" and verdict != "reproduced":
-        verdict = "undecided"  # small widths, and a two-layer memory trained for a sixteenth of the source's steps
+        verdict = "undecided"  # small widths, and a two-layer memory trained for a small part of the source's steps
     sentence = f"Largest N stored at 99%, {seeds} seeds: {'; '.join(sentences)}."
     seen = {f"{kind}, parameters over N ln N": x for kind, x in constants.items()}
     value, interval = slopes["linear"]
@@ -126,12 +124,8 @@ def spikes(evidence: Evidence) -> Outcome:
     ends = " and ".join(f"{losses[rate][-1]:.4f}" for rate in losses)
     sentence = (
         f"The largest rise of the loss is {rises[10.0]:.2f} at rate 10 and {max(rises[1.0], 0.0):.2f} at rate 1; after 35 "
-        "steps it is "
-        f"{ends}. Spikes on a map of rates 1, 3, 10, 30 and correlations 0, .5, .95: {where}."
+        f"steps it is {ends}. Spikes on a map of rates 1, 3, 10, 30 and correlations 0, .5, .95: {where}."
     )
-    curves = {}
-    for rate, each in losses.items():
-        shown = tuple(each.round(5).tolist())
-        curves[f"rate {rate:g}"] = Curve(steps=tuple(map(float, range(len(each)))), mean=shown, low=shown, high=shown)
+    curves = {f"rate {rate:g}": Curve.over_seeds(np.arange(len(each)), each[None]) for rate, each in losses.items()}
     end = float(losses[10.0][-1])
     return Outcome(verdict, end, (end, end), sentence, {}, Pictures(curves=curves))

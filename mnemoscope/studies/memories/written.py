@@ -107,8 +107,7 @@ def sums_of_embeddings(evidence: Evidence) -> Outcome:
     table = "; ".join(f"{n} distractors {x[:, 0].mean():.1%} and {x[:, 1].mean():.1%}" for n, x in found.items())
     sentence = (
         f"After one population step on sums, recall from the right embedding alone and from whole sums: {table}. Distractors "
-        "do not know the "
-        "answer, so the step writes their mean only; read out of a sum, they are still in the way."
+        "do not know the answer, so the step writes their mean only; read out of a sum, they are still in the way."
     )
     seeds = {
         f"{n} distractors, {what}": x[:, i] for n, x in found.items() for i, what in enumerate(("alone", "whole sum"))
@@ -167,23 +166,8 @@ def exponents(evidence: Evidence) -> Outcome:
         f"Slopes of log error against log d: {table}; against log T {in_samples:.2f}. Errors at d=10 are {first}, at d=1000 "
         f"{last}."
     )
-    low, high = np.quantile(errors, [0.025, 0.975], axis=0)
-    curves = {
-        name: Curve(
-            steps=tuple(map(float, WIDTHS)),
-            mean=_short(errors[:, i].mean(axis=0)),
-            low=_short(low[i]),
-            high=_short(high[i]),
-        )
-        for i, name in enumerate(names)
-    }
-    curves["samples"] = Curve(
-        steps=tuple(map(float, samples)), mean=_short(unseen), low=_short(unseen), high=_short(unseen)
-    )
+    curves = {name: Curve.over_seeds(WIDTHS, errors[:, i]) for i, name in enumerate(names)}
+    curves["samples"] = Curve.over_seeds(samples, unseen[None])
     seeds = {f"{name}, d={WIDTHS[at]}": errors[:, i, at] for i, name in enumerate(names) for at in (0, -1)}
     value, interval = slopes[names[0]]
     return Outcome(verdict, value, interval, sentence, seeds, Pictures(curves=curves))
-
-
-def _short(x: np.ndarray) -> tuple[float, ...]:
-    return tuple(float(f"{v:.4g}") for v in x)
