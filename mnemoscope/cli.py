@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from mnemoscope.config import UserError, complaint, unknown
+from mnemoscope.config import UserError, unknown
 
 if TYPE_CHECKING:
     from mnemoscope.store import Store
@@ -448,17 +448,12 @@ def memories(
         learned: Train the embeddings too.
         seeds: How many, from 42 on.
     """
-    from pydantic import ValidationError
-
     from mnemoscope.studies.memories.optimised import SEEDS, Cell, errors
     from mnemoscope.studies.statistics import mean_interval
 
     if seeds < 1:
         raise UserError(f"--seeds must be at least 1, got {seeds}")
-    try:
-        cell = Cell(d=d, lr=lr, batch=batch, samples=samples, optimiser=optimiser, norm=norm, learned=learned)
-    except ValidationError as error:
-        raise UserError(f"no such cell: {complaint(error)}") from None
+    cell = Cell(d=d, lr=lr, batch=batch, samples=samples, optimiser=optimiser, norm=norm, learned=learned)
     from mnemoscope.engine import use_all_devices
 
     use_all_devices()

@@ -18,7 +18,7 @@ class UserError(ValueError):
     """Something the user asked for cannot be done; the message is one line and says what is allowed."""
 
 
-def complaint(error: ValidationError) -> str:
+def _complaint(error: ValidationError) -> str:
     """The first thing that a configuration was refused for, in one line: the field, what is allowed, what came."""
     first = error.errors()[0]
     said = first["msg"].removeprefix("Value error, ")
@@ -34,13 +34,19 @@ def unknown(kind: str, came: object, allowed: Iterable[object]) -> str:
 
 
 class Strict(BaseModel):
-    """A frozen configuration that refuses unknown keys and hashes by its canonical JSON."""
+    """A frozen configuration that refuses unknown keys and hashes by its canonical JSON; a refusal is one line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     # Fields that came later. At their default they are left out of the JSON, so that a configuration written before
     # they existed keeps its identity.
     later: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise UserError(f"{type(self).__name__}: {_complaint(error)}") from None
 
     @model_serializer(mode="wrap")
     def _leave_out_later(self, to_dict: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:

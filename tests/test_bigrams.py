@@ -180,5 +180,6 @@ def test_what_is_no_corpus_is_one_line(tmp_path, content, message):
     ],
 )
 def test_tasks_that_cannot_be_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UserError, match=message) as error:
         Bigrams(corpus=SMALL, **fields)
+    assert "\n" not in str(error.value)

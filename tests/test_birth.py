@@ -208,7 +208,7 @@ def test_any_text_will_do(tmp_path):
             assert task.d_vocab == 27, name
     few = tmp_path / "few.txt"
     few.write_text("abcd" * 5)
-    with pytest.raises(UserError, match="does not do for 'birth': n_triggers=5 is more than the 4 characters"):
+    with pytest.raises(UserError, match="does not do for 'birth': Bigrams: n_triggers=5 is more than the 4 characters"):
         on_corpus(STUDY, few).settings("quick")
     with pytest.raises(UserError, match="study 'remember' is not about text, so it takes no --corpus; allowed: birth"):
         on_corpus(find_study("remember"), text)

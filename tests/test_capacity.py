@@ -129,9 +129,9 @@ def test_the_grid_answers_and_refuses(capsys):
     out = capsys.readouterr().out
     assert out.startswith("error 0.")
     assert "mean and 95% interval over seeds 42 to 44" in out
-    with pytest.raises(UserError, match="no such cell: samples=100 is no multiple of batch=64"):
+    with pytest.raises(UserError, match="Cell: samples=100 is no multiple of batch=64"):
         cli.memories("grid", samples=100)
-    with pytest.raises(UserError, match="no such cell: d: Input should be greater than or equal to 1, got 0"):
+    with pytest.raises(UserError, match="Cell: d: Input should be greater than or equal to 1, got 0"):
         cli.memories("grid", d=0)
     with pytest.raises(UserError, match="--seeds must be at least 1, got 0"):
         cli.memories("grid", seeds=0)

@@ -200,7 +200,7 @@ def test_unknown_keys_of_a_stored_spec_are_refused():
     text = SMALL.canonical_json().replace('"batch":16', '"batch":16,"batchsize":3')
     with pytest.raises(ValidationError, match=r"unknown key of Spec 'batchsize' .*allowed: format, task"):
         Spec.model_validate_json(text)
-    with pytest.raises(ValidationError, match="greater than or equal to 1"):
+    with pytest.raises(UserError, match=r"^Spec: steps: Input should be greater than or equal to 1, got -5$"):
         Spec(task=Permutation(), steps=-5)
 
 

@@ -4,9 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from mnemoscope.config import UserError, complaint, unknown
+from mnemoscope.config import UserError, unknown
 from mnemoscope.studies.birth import STUDY as BIRTH
 from mnemoscope.studies.claims import Scale, Setting, Study
 from mnemoscope.studies.memories import STUDY as MEMORIES
@@ -42,8 +40,8 @@ def on_corpus(study: Study, path: Path) -> Study:
     def of_corpus(scale: Scale) -> dict[str, Setting]:
         try:
             return settings(scale, corpus)
-        except ValidationError as error:
-            raise UserError(f"the corpus {str(path)!r} does not do for {study.name!r}: {complaint(error)}") from None
+        except UserError as error:
+            raise UserError(f"the corpus {str(path)!r} does not do for {study.name!r}: {error}") from None
 
     name = f"{study.name}@{re.sub(r'[^0-9A-Za-z._-]', '_', path.stem)}"
     return replace(study, name=name, title=f"{study.title} ({path.name})", settings=of_corpus)

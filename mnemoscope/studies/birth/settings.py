@@ -30,7 +30,7 @@ def settings(scale: Scale, corpus: Corpus | None = None) -> dict[str, Setting]:
     whole, shorter = (1000, 600) if full else (160, 96)  # steps; what is held back is read at 300 or 48
 
     def task(**fields: Any) -> Bigrams:
-        return Bigrams.model_validate({"corpus": corpus, "length": 256 if full else 48} | fields)
+        return Bigrams(**{"corpus": corpus, "length": 256 if full else 48} | fields)
 
     def simple(release: dict[str, float] | None = None, steps: int = whole, **fields: Any) -> Spec:
         """`release` says for which share of a whole training a matrix waits."""
