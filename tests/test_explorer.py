@@ -93,6 +93,12 @@ def choose(tab, name):
     tab.select_option("#run", label=name)
 
 
+def unfold(tab, step):
+    """Open a step of the walk; browsers tell of it (`toggle`) only after the click has returned."""
+    tab.click(f"#walk summary >> nth={step}")
+    tab.wait_for_selector(f"#walk details:nth-child({step + 1}) .lines")
+
+
 def summary(tab):
     return tab.text_content("#summary")
 
@@ -289,7 +295,7 @@ def test_every_cell_of_the_walk_adds_up(tab, name):
 @needs_browser
 def test_a_number_is_explained_when_clicked(tab):
     tab.fill("#typed", "2431")
-    tab.click("#walk summary >> nth=0")
+    unfold(tab, 0)
     tab.click("[data-key='n-X-1-0']")
     text = tab.text_content("#cell")
     assert "X = E + P" in text
@@ -303,13 +309,13 @@ def test_a_number_is_explained_when_clicked(tab):
 def test_open_numbers_follow_time_and_edits(tab, pieces):
     run = pieces["two heads"].run
     tab.fill("#typed", "2431")
-    tab.click("#walk summary >> nth=0")
+    unfold(tab, 0)
     for at in (0, 3):
         tab.evaluate(f"const t = document.getElementById('time'); t.value = {at}; t.dispatchEvent(new Event('input'))")
         cell = tab.text_content("[data-key='n-X-1-0']")
         params = {name: np.asarray(value) for name, value in run.model(0, at).params.items()}
         assert float(cell) == pytest.approx(params["embed.W_E"][4, 0] + params["pos_embed.W_pos"][1, 0], abs=6e-4)
-    tab.click("#walk summary >> nth=1")
+    unfold(tab, 1)
     tab.wait_for_function("document.querySelectorAll('#walk details[open]').length === 1")  # one at a time
     tab.click("[data-key='off-0.0-zero']")
     assert {tab.text_content(f"[data-key='n-Z_h0-{i}-0']") for i in range(4)} == {"0.000"}
@@ -318,7 +324,7 @@ def test_open_numbers_follow_time_and_edits(tab, pieces):
 @needs_browser
 def test_large_matrices_are_folded_until_asked(tab):
     choose(tab, "wide")
-    tab.click("#walk summary >> nth=6")
+    unfold(tab, 6)
     assert tab.locator("[data-line] td[data-key^='n-W_in-']").count() == 10 * 10
     tab.click("[data-key='all-W_in']")
     assert tab.locator("[data-line] td[data-key^='n-W_in-']").count() == 32 * 64
@@ -336,7 +342,7 @@ def test_the_address_holds_the_whole_view(tab, browser):
     tab.click("[data-key='cell-0.1-2-1']")
     tab.click("[data-key='even-1.1-3']")
     tab.evaluate("const t = document.getElementById('time'); t.value = 2; t.dispatchEvent(new Event('input'))")
-    tab.click("#walk summary >> nth=1")
+    unfold(tab, 1)
     first = shown(tab)
     other = browser.new_page()
     other.goto(tab.url)
