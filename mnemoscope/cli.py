@@ -389,7 +389,7 @@ def figure(
     scale: Scale | None = None,
     store: StoreDir = DEFAULT_STORE,
 ) -> None:
-    """Draw one claim: every seed of it, and its curves and attention maps where there are any, each into a file.
+    """Draw one claim: every seed of it, and its curves, attention maps and grids where there are any, each into a file.
 
     Args:
         claim: The claim's id, such as R13.

@@ -15,11 +15,11 @@ from mnemoscope.config import UserError
 from mnemoscope.report import books
 from mnemoscope.report.figures import claim_figures, seeds_figure, style, svg, write_figure
 from mnemoscope.report.site import write_site
-from mnemoscope.report.training import curves_figure, maps_figure
+from mnemoscope.report.training import curves_figure, grids_figure, maps_figure
 from mnemoscope.store import Store
 from mnemoscope.studies import STUDIES
 from mnemoscope.studies.about import Panel, about, panels
-from mnemoscope.studies.claims import Curve, Map, Pictures
+from mnemoscope.studies.claims import Curve, Grid, Map, Pictures
 
 HOME = Path(mnemoscope.__file__).parent
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -218,6 +218,52 @@ def test_an_attention_map_has_a_square_for_each_weight_worth_seeing():
     squares = figure.axes[0].collections[0]
     assert [round(colour[3], 2) for colour in squares.get_facecolors()] == [1, 0.99, 0.2, 0.5, 0.3]
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["a", "b", "a"]
+
+
+def test_a_grid_has_a_square_for_each_cell_and_prints_a_few():
+    grid = Grid.of((1, 2), ("a", "b", "c"), np.array([[0.0, 1.0, np.nan], [10.0, 100.0, 1000.0]]))
+    assert grid.values == ((0.0, 1.0, None), (10.0, 100.0, 1000.0))
+    panel = Panel(kind="grid", series=("*",), axis="error", x="column", y="row", log=True)
+    lined = grid.model_copy(update={"lines": {"edge": ((-0.5, 0.0), (2.5, 1.0))}})
+    figure = claim_figures("Q1", [panel], {}, Pictures(grids={"one": lined}))["grids"]
+    ax = figure.axes[0]
+    squares = ax.collections[0]
+    corners = [path.vertices[0].tolist() for path in squares.get_paths()]
+    assert corners == [[c - 0.5, r - 0.5] for r in (0, 1) for c in (0, 1, 2)]
+    full = 0.65
+    # zero is below a logarithmic scale, which runs from 1 to 1000 here; what was not measured has no colour
+    rise = [0.04, 0.04, 0, 0.04 + (full - 0.04) / 3, 0.04 + (full - 0.04) * 2 / 3, full]
+    np.testing.assert_allclose([colour[3] for colour in squares.get_facecolors()], rise, atol=1e-9)
+    assert [text.get_text() for text in ax.texts] == ["0", "1", "-", "10", "100", "1000"]
+    assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == ("one", "column", "row")
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["1", "2"]
+    assert ax.lines[0].get_xydata().tolist() == [[-0.5, 0], [2.5, 1]]
+    beside = ax.child_axes[0]
+    assert beside.get_ylabel() == "error"
+    assert [label.get_text() for label in beside.get_yticklabels()][::2] == ["1", "1000"]
+    text = svg(figure, "x", "a grid")
+    assert "var(--seed" in text
+    assert "<image" not in text
+
+
+def test_grids_stand_beside_each_other_under_their_names():
+    grid = Grid.of(range(3), range(9), np.arange(27.0).reshape(3, 9))
+    panels = [
+        Panel(kind="grid", series=("loss",), axis="nats", title="the loss"),
+        Panel(kind="grid", series=("rise", "fall"), axis=""),
+    ]
+    figure = grids_figure(style(), panels, {"fall": grid, "loss": grid, "rise": grid})
+    assert [ax.get_title() for ax in figure.axes if ax.get_title()] == ["the loss", "fall", "rise"]
+    assert not any(ax.texts for ax in figure.axes), "eighteen cells across are too many to be printed"
+    same = Grid.of(("a",), ("b",), np.full((1, 1), 0.5))
+    assert grids_figure(style(), panels, {"loss": same}).axes[0].child_axes == [], "one value alone has no scale"
+    with pytest.raises(ValueError, match="none of the grids other has a panel"):
+        grids_figure(style(), panels, {"other": grid})
+
+
+def test_a_grid_that_is_not_rectangular_is_refused():
+    with pytest.raises(UserError, match="Grid: values must be 2 rows of 1"):
+        Grid(rows=("a", "b"), columns=("c",), values=((1.0,), (1.0, 2.0)))
 
 
 def test_every_curve_and_map_of_the_published_results_is_drawn(tmp_path):

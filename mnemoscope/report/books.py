@@ -38,7 +38,7 @@ def evidence(store: Path, study: str, scale: Scale) -> dict[str, Any]:
 
 
 def pictures(store: Path, study: str, scale: Scale) -> dict[str, Pictures]:
-    """Curves and attention maps by claim, for the claims that have any."""
+    """Curves, attention maps and grids by claim, for the claims that have any."""
     return {name: Pictures.model_validate(each) for name, each in _beside(store, study, scale, "pictures").items()}
 
 

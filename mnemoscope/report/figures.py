@@ -14,7 +14,7 @@ import numpy as np
 
 from mnemoscope.config import UserError
 from mnemoscope.report.files import writing
-from mnemoscope.report.training import curves_figure, maps_figure
+from mnemoscope.report.training import curves_figure, grids_figure, maps_figure
 from mnemoscope.studies.about import Panel
 from mnemoscope.studies.claims import Pictures
 from mnemoscope.studies.walk import published
@@ -158,7 +158,7 @@ EXACT = {"R1": _eliminator, "R2": _counts, "W3": _published_sums, "W4": _publish
 def claim_figures(
     claim: str, panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]], pictures: Pictures
 ) -> dict[str, Any]:
-    """A claim's figures by kind: its seeds, its curves, its attention maps; none where it was not judged."""
+    """A claim's figures by kind: its seeds, its curves, its attention maps, its grids; none where it was not judged."""
     found: dict[str, Any] = {}
     if claim in EXACT:
         found["seeds"] = EXACT[claim]()
@@ -169,6 +169,8 @@ def claim_figures(
         found["curves"] = curves_figure(style(), chosen, pictures.curves)
     if pictures.maps:
         found["maps"] = maps_figure(style(), pictures.maps)
+    if pictures.grids:
+        found["grids"] = grids_figure(style(), [panel for panel in panels if panel.kind == "grid"], pictures.grids)
     return found
 
 

@@ -13,13 +13,16 @@ from mnemoscope.config import Strict
 class Panel(Strict):
     """One axis of a claim's figure: which series it shows, and what the source printed for them."""
 
-    kind: Literal["seeds", "curves"] = "seeds"
-    series: tuple[str, ...]  # names or patterns of what a judge read off each seed, or followed through training
-    axis: str
+    kind: Literal["seeds", "curves", "grid"] = "seeds"
+    series: tuple[
+        str, ...
+    ]  # names or patterns of what a judge read off each seed, followed through training, or laid out
+    axis: str  # what is measured: for a grid, what its colour means
     title: str = ""
-    x: str = "step"  # what curves run along
+    x: str = "step"  # what curves run along, or what the columns of a grid are
+    y: str = ""  # what the rows of a grid are
     log_x: bool = False
-    limits: tuple[float, float] | None = None
+    limits: tuple[float, float] | None = None  # of what is measured
     log: bool = False
     source: dict[str, float] = Field(default_factory=dict)
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mnemoscope.arrays import Float
 from mnemoscope.config import Strict, UserError, unknown
@@ -66,11 +66,36 @@ class Map(Strict):
     weights: tuple[tuple[float, ...], ...]
 
 
+class Grid(Strict):
+    """Something measured for every pair of a row and a column; None where it was not measured.
+
+    `lines` run through it in its own units: the middle of column c and row r is (c, r), counted from 0.
+    """
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]
+    lines: dict[str, tuple[tuple[float, float], ...]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check(self) -> "Grid":
+        if [len(row) for row in self.values] != [len(self.columns)] * len(self.rows):
+            raise ValueError(f"values must be {len(self.rows)} rows of {len(self.columns)}")
+        return self
+
+    @classmethod
+    def of(cls, rows: Iterable[object], columns: Iterable[object], values: Float[np.ndarray, "row column"]) -> "Grid":
+        """The grid of an array, four digits of it; what is not finite was not measured."""
+        kept = tuple(tuple(float(f"{x:.4g}") if np.isfinite(x) else None for x in row) for row in values)
+        return cls(rows=tuple(map(str, rows)), columns=tuple(map(str, columns)), values=kept)
+
+
 class Pictures(Strict):
     """What there is to draw of a claim besides its seeds."""
 
     curves: dict[str, Curve] = Field(default_factory=dict)
     maps: dict[str, Map] = Field(default_factory=dict)
+    grids: dict[str, Grid] = Field(default_factory=dict)
 
 
 class Finding(Measured):

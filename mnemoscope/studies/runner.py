@@ -66,7 +66,7 @@ def run_study(
     """Judge the chosen claims of a study and write its ledger, with every claim that is known at this scale.
 
     `<study>.json` is the ledger, `<study>.evidence.json` each seed's outcome for every claim, and `<study>.pictures.json`,
-    where there are any, curves and attention maps.
+    where there are any, curves, attention maps and grids.
     """
     settings = study.settings(scale)
     if seeds is not None:
