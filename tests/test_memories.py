@@ -9,7 +9,8 @@ from mnemoscope import cli
 from mnemoscope.config import UserError
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.memories import STUDY, taught, written
-from mnemoscope.theory.memory import cross_entropy, error_mass, recalled, store, zipf
+from mnemoscope.theory.memory import error_mass, recalled, store, zipf
+from mnemoscope.theory.one_step import cross_entropy
 
 
 def judged(claim):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnemoscope.theory import memory
+from mnemoscope.theory import memory, one_step
 
 
 def drawn(n, m, d, seed):
@@ -24,8 +24,8 @@ def test_the_gradient_is_the_sum_of_outer_products(n, m, d, seed):
     with jax.enable_x64(True):
         e, u, f, p = drawn(n, m, d, seed)
         w = jnp.array(np.random.default_rng(seed + 1).normal(size=(d, d)))
-        formula = memory.population_gradient(w, e, u, f, p)
-        true = jax.grad(memory.cross_entropy)(w, e, u, f, p)
+        formula = one_step.population_gradient(w, e, u, f, p)
+        true = jax.grad(one_step.cross_entropy)(w, e, u, f, p)
         np.testing.assert_allclose(formula, true, rtol=1e-12, atol=1e-12 * float(jnp.abs(true).max() + 1))
         by_hand = np.zeros((d, d))
         for x in range(n):
@@ -68,8 +68,8 @@ def test_one_step_from_zero_writes_what_the_formula_says(distractors):
         for noise in np.ndindex(*(n,) * distractors):
             chance = np.prod([float(p[z]) for z in noise])
             shown = e + sum((e[z] for z in noise), start=jnp.zeros(d))[None]
-            total = total - chance * memory.population_gradient(jnp.zeros((d, d)), shown, u, f, p)
-        np.testing.assert_allclose(memory.step_from_zero(e, u, f, p, distractors), total, rtol=1e-12, atol=1e-14)
+            total = total - chance * one_step.population_gradient(jnp.zeros((d, d)), shown, u, f, p)
+        np.testing.assert_allclose(one_step.step_from_zero(e, u, f, p, distractors), total, rtol=1e-12, atol=1e-14)
 
 
 def test_more_dimensions_recall_more():

@@ -1,7 +1,6 @@
 r"""Weights as associative memories: a matrix that answers x with argmax_y u_y . W e_x.
 
     W = sum_x q(x) u_{f(x)} e_x^T                                a weighting q of the pairs
-    gradient of the cross-entropy at W:  sum_x p(x) (E_{y ~ softmax(u . W e_x)} u_y - u_{f(x)}) e_x^T
 
 Rows are vectors: `inputs` are e_x, `outputs` are u_y, W is (d_out, d_in), scores are (x, y). Where p(x) falls as x^-a, the error is
 the probability mass of the inputs that are answered wrongly.
@@ -56,38 +55,3 @@ def recalled(
 def error_mass(right: Bool[Array, "x"], p: Float[Array, "x"]) -> Float[Array, ""]:
     """The probability of a wrong answer."""
     return jnp.where(right, 0.0, p).sum()
-
-
-def population_gradient(
-    w: Float[Array, "d_out d_in"], inputs: Float[Array, "x d_in"], outputs: Float[Array, "y d_out"], answer: Int[Array, "x"],
-    p: Float[Array, "x"],
-) -> Float[Array, "d_out d_in"]:  # fmt: skip
-    """The gradient of the expected cross-entropy, as the module's docstring writes it."""
-    said = jax.nn.softmax(scores(w, inputs, outputs), axis=1)
-    return jnp.einsum("x,xo,xi->oi", p, said @ outputs - outputs[answer], inputs)
-
-
-def cross_entropy(
-    w: Float[Array, "d_out d_in"], inputs: Float[Array, "x d_in"], outputs: Float[Array, "y d_out"], answer: Int[Array, "x"],
-    p: Float[Array, "x"],
-) -> Float[Array, ""]:  # fmt: skip
-    """sum_x p(x) -log softmax(u . W e_x)[f(x)]."""
-    told = jax.nn.log_softmax(scores(w, inputs, outputs), axis=1)
-    return -(p * jnp.take_along_axis(told, answer[:, None], axis=1)[:, 0]).sum()
-
-
-def step_from_zero(
-    inputs: Float[Array, "x d_in"], outputs: Float[Array, "y d_out"], answer: Int[Array, "x"], p: Float[Array, "x"],
-    distractors: int = 0,
-) -> Float[Array, "d_out d_in"]:  # fmt: skip
-    r"""What one population step of length 1 writes from W = 0, when the input is e_x plus some e_z drawn from p.
-
-    From zero every answer has the same probability, so with ubar the mean of u and zbar = sum_z p(z) e_z,
-
-        W = sum_x p(x) (u_{f(x)} - ubar) (e_x + n zbar)^T
-
-    exactly: distractors are independent of the answer, and only their mean is written.
-    """
-    right = outputs[answer] - outputs.mean(axis=0, keepdims=True)
-    shown = inputs + distractors * (p @ inputs)[None]
-    return jnp.einsum("x,xo,xi->oi", p, right, shown)

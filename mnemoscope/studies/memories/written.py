@@ -11,15 +11,8 @@ from mnemoscope.seeds import on_devices
 from mnemoscope.studies.claims import Curve, Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.statistics import MOST, mean_interval, share_interval, share_verdict
-from mnemoscope.theory.memory import (
-    cross_entropy,
-    on_the_sphere,
-    population_gradient,
-    recalled,
-    step_from_zero,
-    store,
-    zipf,
-)  # fmt: skip
+from mnemoscope.theory.memory import on_the_sphere, recalled, store, zipf
+from mnemoscope.theory.one_step import cross_entropy, population_gradient, step_from_zero
 
 D = 256
 SEEDS = {"quick": 8, "full": 64}
