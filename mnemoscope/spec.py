@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from mnemoscope.config import Strict, unknown
 from mnemoscope.model import ModelConfig, parameter_shapes
-from mnemoscope.tasks import Bigrams, Cycle, Permutation
+from mnemoscope.tasks import Bigrams, Cycle, Facts, Permutation
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -59,14 +59,14 @@ class Spec(Strict):
     later = frozenset({"release", "watch", "looks"})
 
     format: Literal[1] = 1
-    task: Annotated[Permutation | Cycle | Bigrams, Field(discriminator="kind")]
+    task: Annotated[Permutation | Cycle | Bigrams | Facts, Field(discriminator="kind")]
     model: ModelConfig = ModelConfig()
     optimiser: Annotated[Adam | SGD, Field(discriminator="kind")] = Adam()
     steps: Positive = 2000
     batch: Positive = 128
     snapshots: Positive = 2
     release: tuple[tuple[str, Positive], ...] = ()
-    watch: Literal["bigrams"] | None = None
+    watch: Literal["bigrams", "facts"] | None = None
     looks: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")

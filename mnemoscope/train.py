@@ -145,7 +145,8 @@ def release_steps(spec: Spec) -> Int[Array, "trained"]:
 
 def start(spec: Spec, seed: int | Int[Array, ""]) -> State:
     """The state before the first step."""
-    params = init(spec.model, spec.task.d_vocab, spec.task.n_ctx, key=seed_keys(seed)[1])
+    task = spec.task
+    params = init(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out, key=seed_keys(seed)[1])
     return State(
         params,
         spec.optimiser.transformation(spec.steps).init(parted(spec, params)[0]),

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from mnemoscope import cli
 from mnemoscope.config import UserError
-from mnemoscope.studies.memories.capacity import Memory, capacity, largest, stores
+from mnemoscope.studies.memories.capacity import Memory, capacity, stores
 from mnemoscope.studies.memories.optimised import Cell, errors, optimise, start
+from mnemoscope.studies.search import largest
 from mnemoscope.theory.memory import zipf
 
 

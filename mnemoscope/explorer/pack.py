@@ -47,6 +47,9 @@ def packed(piece: Piece, store: Store | None = None) -> dict[str, Any]:
     run, task = piece.run, piece.run.spec.task
     if task.d_vocab > MOST_TOKENS:
         raise UserError(f"run {piece.id} has {task.d_vocab} tokens; the explorer shows at most {MOST_TOKENS}")
+    if (unusual := run.spec.model.unusual) or task.d_vocab_out != task.d_vocab:
+        why = ", ".join(unusual) or f"{task.d_vocab_out} answers that are no tokens"
+        raise UserError(f"the explorer shows plain transformers that answer in tokens; run {piece.id} has {why}")
     if missing := set(piece.carried) - set(run.seeds):
         raise UserError(f"no seed {min(missing)} in run {piece.id}; allowed: {', '.join(map(str, run.seeds))}")
     if diverged := [seed for seed in piece.carried if run.outcome(seed) == "diverged"]:

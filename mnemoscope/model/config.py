@@ -23,9 +23,17 @@ class ModelConfig(Strict):
     `unembed_bias=False` leaves out the bias of the read-out alone. `act` stands between the two matrices of the
     feed-forward layer, which `mlp_layers` gives to some layers only. `identity` lists square matrices, as `frozen`
     does, that start as the identity: frozen as well, `*.W_Q` makes a model whose queries are the stream itself.
+
+    `head_dim` makes heads of another size than d_model / n_heads. `positions=False` leaves positions out: a sequence is then a
+    bag of tokens with a last one. `attention="linear"` takes scores as they are, neither divided nor normalised.
+    `attn_residual=False` leaves out the stream's way around attention. `unit_embeddings` draws embeddings and read-out of about
+    unit length, N(0, 1/d). `constant` lists (name or pattern, value): parameters that start at one value everywhere.
     """
 
-    later = frozenset({"unembed_bias", "act", "mlp_layers", "identity"})
+    later = frozenset({
+        "unembed_bias", "act", "mlp_layers", "identity", "head_dim", "positions", "attention", "attn_residual", "unit_embeddings",
+        "constant",
+    })  # fmt: skip
 
     d_model: Size = 32
     n_heads: Size = 2
@@ -39,14 +47,26 @@ class ModelConfig(Strict):
     act: Literal["relu", "linear"] = "relu"
     mlp_layers: tuple[Annotated[int, Field(ge=0)], ...] | None = None
     identity: tuple[str, ...] = ()
+    head_dim: Size | None = None
+    positions: bool = True
+    attention: Literal["softmax", "linear"] = "softmax"
+    attn_residual: bool = True
+    unit_embeddings: bool = False
+    constant: tuple[tuple[str, float], ...] = ()
 
     @property
     def d_head(self) -> int:
-        return self.d_model // self.n_heads
+        return self.head_dim or self.d_model // self.n_heads
+
+    @property
+    def unusual(self) -> tuple[str, ...]:
+        """What sets this attention apart from a plain transformer's: what is written for the plain one has to say no to it."""
+        plain = {"head_dim": None, "positions": True, "attention": "softmax", "attn_residual": True}
+        return tuple(f"{name}={getattr(self, name)!r}" for name, usual in plain.items() if getattr(self, name) != usual)
 
     @model_validator(mode="after")
     def _check(self) -> "ModelConfig":
-        if self.d_model % self.n_heads:
+        if self.d_model % self.n_heads and self.head_dim is None:
             fitting = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
             raise ValueError(f"n_heads={self.n_heads} does not divide d_model={self.d_model}; allowed: {fitting}")
         if self.mlp_layers is not None and not (self.d_mlp and set(self.mlp_layers) <= set(range(self.n_layers))):
@@ -54,9 +74,10 @@ class ModelConfig(Strict):
             raise ValueError(f"{came}; allowed: layers from 0 to {self.n_layers - 1}, and a d_mlp above 0")
         self.frozen_names()
         for name in self.identity_names():
-            *_, rows, columns = 1, *parameter_shapes(self, 1, 1)[name]
+            *_, rows, columns = 1, *parameter_shapes(self, self.d_model, self.d_model)[name]
             if "W_" not in name or rows != columns or (".attn." in name and self.n_heads > 1):
                 raise ValueError(f"identity names {name!r}, which is no square matrix in this model")
+        self.constants()
         return self
 
     def has_mlp(self, layer: int) -> bool:
@@ -71,6 +92,10 @@ class ModelConfig(Strict):
         """The parameters that `identity` names; a pattern that matches nothing raises."""
         return self._named("identity", self.identity)
 
+    def constants(self) -> dict[str, float]:
+        """The parameters that `constant` names, with their values; a pattern that matches nothing raises."""
+        return {name: value for pattern, value in self.constant for name in self._named("constant", (pattern,))}
+
     def _named(self, field: str, patterns: tuple[str, ...]) -> frozenset[str]:
         names = parameter_shapes(self, 1, 1)
         for pattern in patterns:
@@ -79,10 +104,17 @@ class ModelConfig(Strict):
         return frozenset(n for n in names if any(fnmatchcase(n, p) for p in patterns))
 
 
-def parameter_shapes(config: ModelConfig, d_vocab: int, n_ctx: int) -> dict[str, tuple[int, ...]]:
-    """Every parameter's name and shape, in the order of the computation."""
+def parameter_shapes(
+    config: ModelConfig, d_vocab: int, n_ctx: int, d_vocab_out: int | None = None
+) -> dict[str, tuple[int, ...]]:
+    """Every parameter's name and shape, in the order of the computation; answers are tokens unless `d_vocab_out` counts others."""
+    n_out = d_vocab if d_vocab_out is None else d_vocab_out
+    if config.tied and n_out != d_vocab:
+        raise UserError(f"tied=True reads out with the embedding of {d_vocab} tokens, but there are {n_out} answers")
     d, h, dh, m = config.d_model, config.n_heads, config.d_head, config.d_mlp
-    shapes: dict[str, tuple[int, ...]] = {"embed.W_E": (d_vocab, d), "pos_embed.W_pos": (n_ctx, d)}
+    shapes: dict[str, tuple[int, ...]] = {"embed.W_E": (d_vocab, d)}
+    if config.positions:
+        shapes["pos_embed.W_pos"] = (n_ctx, d)
     for layer in range(config.n_layers):
         at = f"blocks.{layer}"
         if config.norm != "none":
@@ -104,15 +136,17 @@ def parameter_shapes(config: ModelConfig, d_vocab: int, n_ctx: int) -> dict[str,
     if config.norm == "pre":
         shapes |= {"ln_final.w": (d,), "ln_final.b": (d,)}
     if not config.tied:
-        shapes["unembed.W_U"] = (d, d_vocab)
+        shapes["unembed.W_U"] = (d, n_out)
     if config.bias and config.unembed_bias:
-        shapes["unembed.b_U"] = (d_vocab,)
+        shapes["unembed.b_U"] = (n_out,)
     return shapes
 
 
 def site_axes(config: ModelConfig) -> dict[str, str]:
     """Every site's name and axes, in the order of the computation."""
-    sites = {"hook_embed": "pos d_model", "hook_pos_embed": "pos d_model"}
+    sites = {"hook_embed": "pos d_model"}
+    if config.positions:
+        sites["hook_pos_embed"] = "pos d_model"
     for layer in range(config.n_layers):
         at = f"blocks.{layer}"
         sites[f"{at}.hook_resid_pre"] = "pos d_model"

@@ -7,6 +7,7 @@ With x the residual stream (pos, d_model), for each layer:
     x <- x + act(x W_in + b_in) W_out + b_out                     act = relu, or nothing
     logits = x W_U + b_U
 
+Linear attention has pattern = mask(q k^T), with 0 for what may not be seen. Without `attn_residual` the first sum has no x.
 `norm="pre"` normalises what attention, feed-forward and read-out receive; `norm="post"` normalises each sum.
 Every named value passes through `site`, which applies the edits for that name and records the result: what the
 trace holds is what the rest of the computation used.
@@ -19,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from mnemoscope.arrays import Array, Float, Logits, Params, PRNGKeyArray, Tokens
+from mnemoscope.config import UserError
 from mnemoscope.model.config import ModelConfig, parameter_shapes
 from mnemoscope.model.edits import Edit, check_sites
 
@@ -26,24 +28,34 @@ NORM_EPS = 1e-5
 ACTS: dict[str, Callable[[Array], Array]] = {"relu": jax.nn.relu, "linear": lambda x: x}
 
 
-def init(config: ModelConfig, d_vocab: int, n_ctx: int, *, key: PRNGKeyArray) -> Params:
-    """Draw parameters: embeddings N(0, 1); matrices and biases uniform in +-1/sqrt(fan in); norms at identity."""
-    fan_in = {"W_in": config.d_model, "b_in": config.d_model, "W_out": config.d_mlp, "b_out": config.d_mlp}
-    shapes = parameter_shapes(config, d_vocab, n_ctx)
+def init(config: ModelConfig, d_vocab: int, n_ctx: int, d_vocab_out: int | None = None, *, key: PRNGKeyArray) -> Params:
+    """Draw parameters: embeddings N(0, 1); matrices and biases uniform in +-1/sqrt(fan in); norms at identity.
+
+    `d_vocab_out` counts the answers where they are not the tokens.
+    """
+    from_heads = config.n_heads * config.d_head
+    fan_in = {"W_O": from_heads, "b_O": from_heads, "W_out": config.d_mlp, "b_out": config.d_mlp}
+    shapes, constants = parameter_shapes(config, d_vocab, n_ctx, d_vocab_out), config.constants()
     sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+    gaussian = ("W_E", "W_pos", "W_U") if config.unit_embeddings else ("W_E", "W_pos")
+    length = config.d_model**-0.5 if config.unit_embeddings else 1.0
     # one draw of each kind, cut into pieces: a draw for each parameter would take seconds to compile
     for_normal, for_uniform = jax.random.split(key)
-    normal = jax.random.normal(for_normal, (sizes["embed.W_E"] + sizes["pos_embed.W_pos"],))
+    normal = jax.random.normal(for_normal, (sum(n for name, n in sizes.items() if name.split(".")[-1] in gaussian),))
     uniform = jax.random.uniform(for_uniform, (sum(sizes.values()),), minval=-1.0)
     params: Params = {}
     for name, shape in shapes.items():
         last = name.split(".")[-1]
         if name in config.identity_names():
+            if shape[-2] != shape[-1]:
+                raise UserError(f"identity names {name!r}, which is no square matrix here: {shape[-2]} x {shape[-1]}")
             params[name] = jnp.broadcast_to(jnp.eye(shape[-1]), shape)
+        elif name in constants:
+            params[name] = jnp.full(shape, constants[name])
         elif last in ("w", "b"):
             params[name] = jnp.ones(shape) if last == "w" else jnp.zeros(shape)
-        elif last in ("W_E", "W_pos"):
-            params[name], normal = normal[: sizes[name]].reshape(shape), normal[sizes[name] :]
+        elif last in gaussian:
+            params[name], normal = normal[: sizes[name]].reshape(shape) * length, normal[sizes[name] :]
         else:
             bound = fan_in.get(last, config.d_model) ** -0.5
             params[name], uniform = uniform[: sizes[name]].reshape(shape) * bound, uniform[sizes[name] :]
@@ -76,7 +88,8 @@ def forward(
     n_pos = tokens.shape[0]
     may_see = jnp.tril(jnp.ones((n_pos, n_pos), bool))[None]
     x = site("hook_embed", jnp.asarray(params["embed.W_E"])[tokens])
-    x = x + site("hook_pos_embed", jnp.asarray(params["pos_embed.W_pos"])[:n_pos])
+    if config.positions:
+        x = x + site("hook_pos_embed", jnp.asarray(params["pos_embed.W_pos"])[:n_pos])
 
     for layer in range(config.n_layers):
         at, attn, mlp = f"blocks.{layer}", f"blocks.{layer}.attn", f"blocks.{layer}.mlp"
@@ -87,12 +100,14 @@ def forward(
                  + bias(f"{attn}.b_{n}", 3))
             for n in "QKV"
         )  # fmt: skip
-        scores = jnp.einsum("phe,khe->hpk", q, k) * config.d_head**-0.5
-        scores = site(f"{attn}.hook_attn_scores", jnp.where(may_see, scores, -jnp.inf))
-        pattern = site(f"{attn}.hook_pattern", jax.nn.softmax(scores, axis=-1))
+        linear = config.attention == "linear"
+        scores = jnp.einsum("phe,khe->hpk", q, k) * (1.0 if linear else config.d_head**-0.5)
+        scores = site(f"{attn}.hook_attn_scores", jnp.where(may_see, scores, 0.0 if linear else -jnp.inf))
+        pattern = site(f"{attn}.hook_pattern", scores if linear else jax.nn.softmax(scores, axis=-1))
         z = site(f"{attn}.hook_z", jnp.einsum("hpk,khe->phe", pattern, v))
         result = site(f"{attn}.hook_result", jnp.einsum("phe,hed->phd", z, params[f"{attn}.W_O"]))
-        x = x + site(f"{at}.hook_attn_out", result.sum(axis=1) + bias(f"{attn}.b_O", 2))
+        out = site(f"{at}.hook_attn_out", result.sum(axis=1) + bias(f"{attn}.b_O", 2))
+        x = x + out if config.attn_residual else out
         if config.norm == "post":
             x = normalised(f"{at}.ln1", x)
         x = site(f"{at}.hook_resid_mid", x)

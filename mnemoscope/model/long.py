@@ -23,7 +23,7 @@ from mnemoscope.model.forward import ACTS
 
 def applies(config: ModelConfig) -> bool:
     """Whether the rewrite covers this model."""
-    return config.norm == "none" and config.n_heads == 1
+    return not config.unusual and config.norm == "none" and config.n_heads == 1
 
 
 def read_logits(

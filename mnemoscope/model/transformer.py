@@ -54,9 +54,11 @@ class Transformer:
     def check(self, tokens: Tokens | Sequence[int]) -> Tokens:
         """The prompt as an array, or an error that says what a prompt may be."""
         array = np.asarray(tokens)
-        d_vocab, n_ctx = self.params["embed.W_E"].shape[0], self.params["pos_embed.W_pos"].shape[0]
+        d_vocab, places = self.params["embed.W_E"].shape[0], self.params.get("pos_embed.W_pos")
+        n_ctx = array.size if places is None else places.shape[0]  # without positions any length will do
         if array.ndim != 1 or not 1 <= array.size <= n_ctx or array.dtype.kind not in "iu":
-            raise UserError(f"a prompt is one row of 1 to {n_ctx} whole numbers, got {array.dtype} {array.shape}")
+            most = "or more" if places is None else f"to {n_ctx}"
+            raise UserError(f"a prompt is one row of 1 {most} whole numbers, got {array.dtype} {array.shape}")
         if array.min() < 0 or array.max() >= d_vocab:
             raise UserError(f"tokens are 0 to {d_vocab - 1}, got {array.tolist()}")
         return jnp.asarray(array)

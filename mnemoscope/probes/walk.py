@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.arrays import Array, Float, Int
+from mnemoscope.config import UserError
 from mnemoscope.model import Transformer
 from mnemoscope.model.forward import NORM_EPS
 
@@ -72,6 +73,12 @@ class Walk:
 
 def walk(model: Transformer, tokens: Sequence[int], token_names: tuple[str, ...]) -> Walk:
     """Walk one prompt through a model; `token_names` are how the tokens are written."""
+    if unusual := model.config.unusual:
+        raise UserError(f"a walk is written for a plain transformer's attention; this model has {', '.join(unusual)}")
+    if not model.config.tied and model.params["unembed.W_U"].shape[1] != len(token_names):
+        raise UserError(
+            "a walk is written for models whose answers are their tokens; this model has answers of its own"
+        )
     way = _Way(model, model.check(tokens), token_names)
     way.look_up()
     for layer in range(model.config.n_layers):

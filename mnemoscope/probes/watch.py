@@ -7,6 +7,9 @@ r"""Probes that a Spec names and that read every seed's model while it trains.
     context   at a trigger seen before: what the context says
 
 and, in two layers of one head, what the heads attend to and how much of each memory stands in the weights.
+
+`facts` reads every fact, in noise that stays the same: the loss and the share of right answers, the loss when only the relation or
+only the subject is shown, how far the answers are from p(a | r), and the probabilities of one fact.
 """
 
 from collections.abc import Mapping
@@ -16,23 +19,24 @@ import jax.numpy as jnp
 
 from mnemoscope.arrays import Array, Float
 from mnemoscope.loss import cross_entropy
-from mnemoscope.model import Transformer
+from mnemoscope.model import Transformer, bag
 from mnemoscope.probes import memories
 from mnemoscope.spec import Spec
-from mnemoscope.tasks import Bigrams, World
+from mnemoscope.tasks import SHOWN, Bigrams, Facts, FactWorld, World
 from mnemoscope.train import Observe
 
 SAMPLE, SAMPLE_KEY = 64, 2**31 - 1
+NOISE_DRAWS = 8  # contexts in which each fact is read
 
 
 def watch_of(spec: Spec) -> Observe | None:
     """The function that a Spec's `watch` names, for `fit`."""
     if spec.watch is None:
         return None
-    if not isinstance(spec.task, Bigrams):
-        raise ValueError(f"watch={spec.watch!r} reads the task 'bigrams', got {spec.task.kind!r}")
-    task = spec.task
-    return lambda model, world: bigrams(task, model, world)
+    task, probe = spec.task, {"bigrams": bigrams, "facts": facts}[spec.watch]
+    if task.kind != spec.watch:
+        raise ValueError(f"watch={spec.watch!r} reads the task {spec.watch!r}, got {task.kind!r}")
+    return lambda model, world: probe(task, model, world)
 
 
 def bigrams(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Float[Array, ""]]:
@@ -55,6 +59,26 @@ def bigrams(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Flo
     }
     if any(map(config.has_mlp, range(config.n_layers))):
         found["bigram memory"] = memories.bigram_memory(model, task.text.bigrams, task.fixed_triggers)
+    return found
+
+
+def facts(task: Facts, model: Transformer, world: FactWorld) -> Mapping[str, Float[Array, "..."]]:
+    """Everything that `facts` follows through training: losses, distances, and what is answered to the fact in the middle."""
+    found: dict[str, Array] = {}
+    for shown in SHOWN:
+        tokens, answer = task.every_fact(world, shown, NOISE_DRAWS, key=jax.random.key(SAMPLE_KEY))
+        if bag.applies(model.config, task.asks_from):
+            logits = bag.last_logits(model.config, model.params, tokens, task.asks_from)
+        else:
+            logits = jax.vmap(lambda row: model(row)[-1])(tokens)
+        found[f"loss, {shown}"] = cross_entropy(logits, answer).mean()
+        if shown == "both":
+            said = jax.nn.softmax(logits, axis=-1).reshape(task.subjects, task.relations, NOISE_DRAWS, -1)
+            found["right"] = (logits.argmax(axis=-1) == answer).mean()
+            # half the sum of absolute differences: 0 when the subject is ignored and the relation used as well as can be
+            by_relation = task.posterior(world, "relation")[:, :, None]
+            found["distance to p(a | r)"] = jnp.abs(said - by_relation).sum(axis=-1).mean() / 2
+            found["p(a)"] = said[task.subjects // 2, task.relations // 2].mean(axis=0)
     return found
 
 

@@ -4,9 +4,10 @@ from mnemoscope.tasks.base import Example, Task, World
 from mnemoscope.tasks.bigrams import Bigrams
 from mnemoscope.tasks.corpus import Corpus, read_corpus, tiny_shakespeare
 from mnemoscope.tasks.cycle import Cycle
+from mnemoscope.tasks.facts import SHOWN, Facts, FactWorld, Shown
 from mnemoscope.tasks.permutation import Permutation, Role, Sequences, Split
 
 __all__ = [
-    "Bigrams", "Corpus", "Cycle", "Example", "Permutation", "Role", "Sequences", "Split", "Task", "World", "read_corpus",
-    "tiny_shakespeare",
+    "SHOWN", "Bigrams", "Corpus", "Cycle", "Example", "FactWorld", "Facts", "Permutation", "Role", "Sequences", "Shown", "Split",
+    "Task", "World", "read_corpus", "tiny_shakespeare",
 ]  # fmt: skip

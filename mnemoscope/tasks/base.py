@@ -31,6 +31,11 @@ class Task(Strict):
         """Number of tokens."""
 
     @property
+    def d_vocab_out(self) -> int:
+        """Number of answers; they are the tokens, unless a task has others."""
+        return self.d_vocab
+
+    @property
     @abstractmethod
     def n_ctx(self) -> int:
         """Longest input."""
@@ -44,6 +49,11 @@ class Task(Strict):
     def reads_few(self) -> bool:
         """Whether the loss of most sequences is on few positions, which differ from sequence to sequence."""
         return False
+
+    @property
+    def asks_from(self) -> int | None:
+        """The token that ends every sequence, if there is such a one and the loss is on it alone."""
+        return None
 
     @property
     def token_names(self) -> tuple[str, ...]:

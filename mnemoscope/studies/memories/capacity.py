@@ -11,7 +11,6 @@ N is an argument and not a shape: arrays have room for `room` pairs, and those b
 compilation serves a whole bisection.
 """
 
-from collections.abc import Callable
 from typing import Annotated, Literal, cast
 
 import jax
@@ -21,8 +20,9 @@ import optax
 from pydantic import Field
 
 from mnemoscope.arrays import Array, Bool, Float, Int
-from mnemoscope.config import Strict, UserError
+from mnemoscope.config import Strict
 from mnemoscope.seeds import on_devices
+from mnemoscope.studies.search import largest
 from mnemoscope.theory.memory import on_the_sphere
 
 Size = Annotated[int, Field(ge=1)]
@@ -85,34 +85,6 @@ def stores(memory: Memory, room: int, seed: Int[Array, ""], n: Int[Array, ""]) -
     # `right` belongs to the parameters before the update, so the last turn looks at what the last step left
     begin: Training = (jnp.zeros((), int), jnp.zeros(()), params, optimiser.init(params))
     return jax.lax.while_loop(unfinished, turn, begin)[1] >= memory.level
-
-
-def largest(
-    ask: Callable[[np.ndarray], np.ndarray], seeds: int, guess: int, most: int, resolution: float = 0.0
-) -> Int[np.ndarray, "seed"]:
-    """The largest N up to `most` to which each seed says yes, if yes never follows no; 0 where it says no to 1.
-
-    Brackets grow from the guess by doubling; bisection ends when a bracket is narrower than `resolution` times its lower end
-    (0: when it is exact). `ask` gets an N for each seed.
-    """
-    if not 1 <= guess <= most:
-        raise UserError(f"the guess must lie between 1 and {most}, got {guess}")
-    low, high = np.zeros(seeds, int), np.full(seeds, most + 1)
-    n = np.full(seeds, guess)
-    while True:
-        yes = ask(np.clip(n, 1, most))
-        low, high = np.where(yes, np.maximum(low, n), low), np.where(yes, high, np.minimum(high, n))
-        going = high - low > np.maximum(1, resolution * low)
-        if not going.any():
-            return low
-        # outwards by doubling or halving until both ends were asked, then into the middle
-        outwards = np.where(high > most, np.minimum(2 * np.maximum(low, 1), most), high // 2)
-        inside = (low + high) // 2
-        n = np.where(
-            going,
-            np.where((high > most) | (low == 0), np.clip(outwards, low + 1, high - 1), inside),
-            np.maximum(low, 1),
-        )
 
 
 def capacity(memory: Memory, seeds: int, guess: int, room: int, resolution: float = 0.02) -> Int[np.ndarray, "seed"]:

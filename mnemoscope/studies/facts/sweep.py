@@ -1,0 +1,126 @@
+r"""How many facts a trained model stores: many seeds, sizes and numbers of hidden units in one compiled training.
+
+The source's model: frozen embeddings N(0, 1/d), H heads of size d_h without a way around them, then x + W_out relu(W_in x + b);
+logits over the answers. AdamW on fresh batches; a model stores S^2 facts (S = R) when it answers 99% of them right at some look.
+
+S and the number of hidden units are arguments and not shapes: arrays have room for more, tokens beyond S are never drawn, answers
+beyond are never offered, and hidden units beyond are silent. So one compilation serves a whole bisection, and a row of the
+trade-off grid.
+"""
+
+from typing import Annotated, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from pydantic import Field
+
+from mnemoscope.arrays import Array, Float, Int, Params
+from mnemoscope.config import Strict
+from mnemoscope.loss import cross_entropy
+from mnemoscope.model import ModelConfig, bag, init
+from mnemoscope.seeds import on_devices
+from mnemoscope.studies.search import largest
+from mnemoscope.tasks import Facts
+
+Size = Annotated[int, Field(ge=1)]
+LEVEL = 0.99
+SILENT = ("*.attn.b_?", "*.mlp.b_out")  # the source's model has a bias at the hidden units alone
+
+
+class Shape(Strict):
+    """What is trained, and for how long; `d_mlp` is the room for hidden units."""
+
+    d: Size = 32
+    n_heads: Size = 8
+    d_head: Size = 4
+    d_mlp: Size = 32
+    per_relation: Size = 8
+    lr: Annotated[float, Field(gt=0)] = (
+        1e-2  # of the source's 1e-3, 3e-3 and 1e-2 the one that stores most in few steps
+    )
+    batch: Size = 1024
+    steps: Size = 8192
+    look: Size = 256  # steps between two looks
+
+    def model(self) -> ModelConfig:
+        """The source's model as a configuration of the one transformer."""
+        return ModelConfig(
+            d_model=self.d, n_heads=self.n_heads, head_dim=self.d_head, d_mlp=self.d_mlp, positions=False, attn_residual=False,
+            unit_embeddings=True, unembed_bias=False, constant=tuple((name, 0.0) for name in SILENT),
+            frozen=("embed.W_E", "unembed.W_U", *SILENT),
+        )  # fmt: skip
+
+    def parameters(self, d_mlp: int | None = None) -> int:
+        """As the source counts them."""
+        return (4 * self.n_heads * self.d_head + 2 * (self.d_mlp if d_mlp is None else d_mlp)) * self.d
+
+
+class Training(NamedTuple):
+    """Where a training stands."""
+
+    step: Int[Array, ""]
+    best: Float[Array, ""]
+    params: Params
+    optimiser: optax.OptState
+
+
+def best_accuracy(shape: Shape, room: int, seed: Array, size: Array, d_mlp: Array) -> Float[Array, ""]:
+    """The largest share of S^2 facts that one seed's model answers right at any look; it stops at 99%."""
+    config, task = shape.model(), Facts(subjects=room, relations=room, per_relation=shape.per_relation)
+    for_world, for_weights, for_data, for_test = jax.random.split(jax.random.key(seed), 4)
+    world = task.in_use(task.world(key=for_world).answer, size, size)
+    offered = (jnp.arange(task.d_vocab_out) < shape.per_relation * size)[None]
+    speaks = (jnp.arange(shape.d_mlp) < d_mlp)[:, None]
+    drawn = init(config, task.d_vocab, task.n_ctx, task.d_vocab_out, key=for_weights)
+    # weights out of the hidden units are drawn for as many as there is room for: give them the length that fewer would have
+    drawn["blocks.0.mlp.W_out"] = drawn["blocks.0.mlp.W_out"] * (shape.d_mlp / d_mlp) ** 0.5
+    still = config.frozen_names()
+    frozen = {name: value for name, value in drawn.items() if name in still}
+    trained = {name: value for name, value in drawn.items() if name not in still}
+    optimiser = optax.adamw(shape.lr, weight_decay=0.01)
+
+    def logits(p: Params, tokens: Array) -> Array:
+        masked = {**frozen, **p, "blocks.0.mlp.W_out": jnp.where(speaks, p["blocks.0.mlp.W_out"], 0.0)}
+        return jnp.where(offered, bag.last_logits(config, masked, tokens, task.asks_from), -jnp.inf)
+
+    def step(i: Array, state: tuple[Params, optax.OptState]) -> tuple[Params, optax.OptState]:
+        p, inner = state
+        keys = jax.random.split(jax.random.fold_in(for_data, i), shape.batch)
+        batch = jax.vmap(lambda key: task.sample(world, key=key))(keys)
+        gradient = jax.grad(lambda p: cross_entropy(logits(p, batch.tokens), batch.targets[:, -1]).mean())(p)
+        updates, inner = optimiser.update(gradient, inner, p)
+        return cast(Params, optax.apply_updates(p, updates)), inner
+
+    def turn(state: Training) -> Training:
+        p, inner = jax.lax.fori_loop(state.step, state.step + shape.look, step, (state.params, state.optimiser))
+        tokens, answer = task.every_fact(world, key=jax.random.fold_in(for_test, state.step))
+        asked = (jnp.arange(room) < size)[:, None] & (jnp.arange(room) < size)[None]
+        right = (asked.reshape(-1) & (logits(p, tokens).argmax(axis=1) == answer)).sum() / size**2
+        return Training(state.step + shape.look, jnp.maximum(state.best, right), p, inner)
+
+    begin = Training(jnp.zeros((), int), jnp.zeros(()), trained, optimiser.init(trained))
+    return jax.lax.while_loop(lambda s: (s.step < shape.steps) & (s.best < LEVEL), turn, begin).best
+
+
+def accuracies(
+    shape: Shape,
+    room: int,
+    seeds: Int[np.ndarray, "lane"],
+    size: Int[np.ndarray, "lane"],
+    d_mlp: Int[np.ndarray, "lane"],
+) -> Float[np.ndarray, "lane"]:
+    """The best accuracy of every lane, each with its seed, S and hidden units."""
+    return on_devices(lambda each: best_accuracy(shape, room, *each), len(seeds))((seeds, size, d_mlp))
+
+
+def capacity(
+    shape: Shape, hidden: tuple[int, ...], seeds: int, guess: tuple[int, ...], room: int
+) -> Int[np.ndarray, "hidden seed"]:
+    """The largest S that each seed stores with so many hidden units, found for all of them at once."""
+    lanes = len(hidden) * seeds
+    who, units = np.tile(np.arange(seeds), len(hidden)), np.repeat(hidden, seeds)
+    train = on_devices(lambda each: best_accuracy(shape, room, *each), lanes)
+    found = largest(lambda n: train((who, n, units)) >= LEVEL, lanes, np.repeat(guess, seeds), room, reach=1.3)
+    return found.reshape(len(hidden), seeds)

@@ -1,0 +1,157 @@
+r"""Facts told by a subject and a relation among noise: what is the capital of France?
+
+There are S subjects, R relations and, for each relation, a block of D answers of its own. The fact a(s, r) lies in the block of r.
+A sequence of T tokens holds s and r at two random places, noise everywhere else and EOS at the end, where the answer is asked:
+
+    n n s n n r n ... n EOS  ->  a(s, r)          s and r uniform, noise uniform over the noise tokens
+
+Whoever reads both is certain. Whoever reads the relation alone can do no better than p(a | r), and its loss is H(a | r); reading
+the subject alone leaves H(a | s), reading nothing H(a). `losses` has these floors, exactly, for the facts of a world.
+
+Tokens are the subjects, the relations, the noise and EOS, in this order. Answers are no tokens: they are numbered 0 .. D R - 1.
+"""
+
+from typing import Annotated, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pydantic import Field
+
+from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray
+from mnemoscope.config import UserError
+from mnemoscope.tasks.base import Example, Task
+
+Size = Annotated[int, Field(ge=1)]
+Shown = Literal["both", "relation", "subject"]
+SHOWN: tuple[Shown, ...] = ("both", "relation", "subject")
+
+
+class FactWorld(NamedTuple):
+    """The facts of one seed. Fewer than all subjects, relations and noise tokens may be in use: the first of each."""
+
+    answer: Int[Array, "subject relation"]
+    subjects: Int[Array, ""]
+    relations: Int[Array, ""]
+    noise: Int[Array, ""]
+
+
+class Facts(Task):
+    """The task. `answers="even"` is the source's table floor(s D / S) + r D; "random" draws each fact for each seed.
+
+    `noise=None` has as many noise tokens as subjects and relations together.
+    """
+
+    kind: Literal["facts"] = "facts"
+    subjects: Size = 16
+    relations: Size = 4
+    per_relation: Size = 8
+    noise: Size | None = None
+    length: Annotated[int, Field(ge=3, le=256)] = 32
+    answers: Literal["random", "even"] = "random"
+
+    @property
+    def n_noise(self) -> int:
+        return self.subjects + self.relations if self.noise is None else self.noise
+
+    @property
+    def d_vocab(self) -> int:
+        return self.subjects + self.relations + self.n_noise + 1
+
+    @property
+    def d_vocab_out(self) -> int:
+        return self.per_relation * self.relations
+
+    @property
+    def n_ctx(self) -> int:
+        return self.length
+
+    @property
+    def read_positions(self) -> tuple[int, ...]:
+        """The answer is asked at EOS alone."""
+        return (self.length - 1,)
+
+    @property
+    def asks_from(self) -> int:
+        """EOS, the last token of all."""
+        return self.d_vocab - 1
+
+    @property
+    def token_names(self) -> tuple[str, ...]:
+        counted = (("s", self.subjects), ("r", self.relations), ("n", self.n_noise))
+        return (*(f"{kind}{i}" for kind, n in counted for i in range(n)), "EOS")
+
+    @property
+    def answer_names(self) -> tuple[str, ...]:
+        """Each answer as a person writes it: its relation and its number there."""
+        return tuple(f"r{r}:{i}" for r in range(self.relations) for i in range(self.per_relation))
+
+    def world(self, *, key: PRNGKeyArray) -> FactWorld:
+        """The facts of a seed, all in use."""
+        s, r, d = self.subjects, self.relations, self.per_relation
+        if self.answers == "even":
+            within = jnp.broadcast_to((jnp.arange(s) * d // s)[:, None], (s, r))
+        else:
+            within = jax.random.randint(key, (s, r), 0, d)
+        return self.in_use(within + d * jnp.arange(r)[None], s, r)
+
+    def in_use(
+        self, answer: Int[Array, "subject relation"], subjects: int | Array, relations: int | Array
+    ) -> FactWorld:
+        """A world in which only the first subjects and relations are asked for, with noise tokens in proportion."""
+        noise = self.n_noise if self.noise is not None else jnp.asarray(subjects) + jnp.asarray(relations)
+        return FactWorld(answer, *(jnp.asarray(n, jnp.uint32) for n in (subjects, relations, noise)))
+
+    def sample(self, world: FactWorld, *, key: PRNGKeyArray) -> Example:
+        """Subject, relation, two different places and noise, each drawn independently."""
+        # one draw of random words, cut up: it compiles fastest. A remainder's bias is below n / 2^32
+        for_subject, for_relation, *for_places, rest = jnp.split(jax.random.bits(key, (self.length + 3,)), [1, 2, 3, 4])
+        s, r = (for_subject[0] % world.subjects).astype(int), (for_relation[0] % world.relations).astype(int)
+        tokens = self._row(world, s, r, rest, for_places[0][0], for_places[1][0], "both")
+        targets = jnp.zeros(self.length, int).at[-1].set(world.answer[s, r])
+        return Example(tokens, targets, jnp.zeros(self.length).at[-1].set(1.0))
+
+    def every_fact(
+        self, world: FactWorld, shown: Shown = "both", draws: int = 1, *, key: PRNGKeyArray
+    ) -> tuple[Int[Array, "row pos"], Int[Array, "row"]]:
+        """Each fact `draws` times in noise drawn anew, and its answer; what is not shown is one noise token more."""
+        if shown not in SHOWN:
+            raise UserError(f"unknown shown {shown!r}; allowed: {', '.join(SHOWN)}")
+        n_subjects, n_relations = self.subjects, self.relations
+        s, r = (x.reshape(-1) for x in jnp.meshgrid(jnp.arange(n_subjects), jnp.arange(n_relations), indexing="ij"))
+        s, r = (jnp.repeat(x, draws) for x in (s, r))
+        bits = jax.random.bits(key, (s.shape[0], self.length + 1))
+        rows = jax.vmap(lambda s, r, b: self._row(world, s, r, b[2:], b[0], b[1], shown))(s, r, bits)
+        return rows, world.answer[s, r]
+
+    def _row(
+        self, world: FactWorld, s: Array, r: Array, bits: Array, first: Array, second: Array, shown: Shown
+    ) -> Array:
+        """Noise with the subject at one place and the relation at another, then EOS."""
+        tokens = (bits % world.noise).astype(int) + self.subjects + self.relations
+        # the second place is counted from the first one on, so that they differ
+        here = (first % (self.length - 1)).astype(int)
+        there = (here + 1 + (second % max(self.length - 2, 1)).astype(int)) % (self.length - 1)
+        if shown != "relation":
+            tokens = tokens.at[here].set(s)
+        if shown != "subject":
+            tokens = tokens.at[there].set(r + self.subjects)
+        return jnp.concatenate([tokens[: self.length - 1], jnp.array([self.asks_from])])
+
+    def posterior(
+        self, world: FactWorld, shown: Shown | Literal["nothing"] = "both"
+    ) -> Float[Array, "subject relation answer"]:
+        """p(a | what is shown) for each fact, when every subject and every relation is in use."""
+        each = jax.nn.one_hot(world.answer, self.d_vocab_out)
+        over = {"both": (), "relation": (0,), "subject": (1,), "nothing": (0, 1)}
+        if shown not in over:
+            raise UserError(f"unknown shown {shown!r}; allowed: {', '.join(over)}")
+        return jnp.broadcast_to(each.mean(axis=over[shown], keepdims=True), each.shape)
+
+    def losses(self, world: FactWorld) -> dict[str, float]:
+        """The least loss of any reader of both, of the relation, of the subject, and of nothing: conditional entropies."""
+        found = {}
+        for shown in (*SHOWN, "nothing"):
+            p = np.asarray(self.posterior(world, shown), float)
+            found[shown] = float(-(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=-1).mean())
+        return found

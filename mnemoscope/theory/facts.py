@@ -1,0 +1,96 @@
+r"""Models of factual recall that are written down: no training, only sums of outer products of random embeddings.
+
+Each subject and each relation x has a head of its own, of size 1, that attends to x if it is there and to EOS if not:
+
+    score of a token y = b (x + x_EOS / 2) . y          b for x, b/2 for EOS, about 0 for the rest
+    z = x . y                                           1 if x is there, else 0 (x has the direction of EOS taken out)
+
+*Attention only.* A subject writes all of its answers, a relation all of its block; only the right answer is written twice:
+
+    s -> sum_r u_{a(s, r)}        r -> sum_{a in block r} u_a        argmax = a(s, r)
+
+*Attention and MLP.* Subject and relation write codes c_s and c_r into two halves of the stream, and the feed-forward layer stores
+S R pairs. Four hidden units make one feature that is odd in both codes, so that facts with the same subject or relation do not
+overlap:
+
+    psi_i(s, r) = |a + b| - |a - b|,   a = w_i . c_s,  b = v_i . c_r        W_out = sum_{s, r} psi(s, r) u_{a(s, r)}
+
+Wrong answers score of the order of sqrt(R / d) in the first and sqrt(4 S R / (m d)) in the second, against 1: d has to grow as R,
+and m d as S R, up to a logarithm. With H d_h = S + R heads there are 4 (S + R) d + 2 m d parameters.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from mnemoscope.arrays import Array, Float, Int, Params, PRNGKeyArray
+from mnemoscope.config import UserError
+from mnemoscope.model import ModelConfig, init
+from mnemoscope.tasks import Facts, FactWorld
+
+STRENGTH = 40.0  # nats between a head's own token and noise; EOS is half way between
+
+
+def recall_model(task: Facts, d: int, d_mlp: int = 0) -> ModelConfig:
+    """The shape of a hand-built model."""
+    if d < 4:
+        raise UserError(f"a hand-built model has a width of at least 4, got {d}")
+    if d_mlp % 4:
+        raise UserError(f"four hidden units make one feature, so d_mlp must be a multiple of 4, got {d_mlp}")
+    return ModelConfig(
+        d_model=d, n_heads=task.subjects + task.relations, head_dim=1, d_mlp=d_mlp, bias=False, positions=False,
+        attn_residual=False, unit_embeddings=True,
+    )  # fmt: skip
+
+
+def counted(heads: int, d: int, d_mlp: int) -> int:
+    """Parameters as the source counts them: 4 H d_h d + 2 m d; `heads` is H d_h."""
+    return (4 * heads + 2 * d_mlp) * d
+
+
+def _dual(x: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+    """Each vector over its squared length: its product with itself is 1."""
+    return x / jnp.square(x).sum(axis=-1, keepdims=True)
+
+
+def write_facts(
+    config: ModelConfig, task: Facts, world: FactWorld, width: int | Int[Array, ""] | None = None, *, key: PRNGKeyArray
+) -> Params:
+    """Random embeddings, and the weights that recall the facts of a world from them.
+
+    `width` uses only so many dimensions of the stream, and as large a share of the hidden units, and leaves the others at zero: the
+    model of that width, in arrays of another size.
+    """
+    d, n_features = config.d_model, config.d_mlp // 4
+    width = jnp.asarray(d if width is None else width)
+    for_embeddings, for_codes, for_features = jax.random.split(key, 3)
+    p = init(config, task.d_vocab, task.n_ctx, task.d_vocab_out, key=for_embeddings)
+    used = (jnp.arange(d) < width)[None]
+    tokens, answers = (jnp.where(used, x, 0.0) for x in (jnp.asarray(p["embed.W_E"]), jnp.asarray(p["unembed.W_U"]).T))
+    own, eos, read = _dual(tokens[: config.n_heads]), tokens[task.asks_from], _dual(answers)
+    is_subject = (jnp.arange(config.n_heads) < task.subjects)[:, None]
+    first_half = (jnp.arange(d) < width // 2)[None]
+    codes = jax.random.normal(for_codes, (config.n_heads, d)) * (2 / width) ** 0.5
+    codes = jnp.where((is_subject == first_half) & used, codes, 0.0)
+    answers_of = jnp.concatenate([
+        read[world.answer].sum(axis=1), read.reshape(task.relations, task.per_relation, d).sum(axis=1),
+    ])  # fmt: skip
+    p |= {
+        "embed.W_E": tokens,
+        "unembed.W_U": answers.T,
+        "blocks.0.attn.W_Q": jnp.broadcast_to(_dual(eos)[None, :, None], (config.n_heads, d, 1)),
+        "blocks.0.attn.W_K": STRENGTH * (own + _dual(eos)[None] / 2)[:, :, None],
+        "blocks.0.attn.W_V": (own - (own @ eos)[:, None] * _dual(eos)[None])[:, :, None],
+        "blocks.0.attn.W_O": (codes if config.d_mlp else answers_of)[:, None],
+    }
+    if config.d_mlp:
+        w, v = jax.random.normal(for_features, (2, n_features, d))
+        w, v = jnp.where(first_half, w, 0.0), jnp.where(used & ~first_half, v, 0.0)
+        in_use = jnp.arange(n_features)[:, None] < n_features * width // d
+        a, b = codes[: task.subjects] @ w.T, codes[task.subjects :] @ v.T
+        psi = jnp.abs(a[:, None] + b[None]) - jnp.abs(a[:, None] - b[None])  # subject relation feature
+        stored = jnp.where(in_use, jnp.einsum("srf,srd->fd", psi, read[world.answer]), 0.0)
+        stored = stored / jnp.where(in_use.T[None], jnp.square(psi), 0.0).sum(axis=2).mean()
+        p["blocks.0.mlp.W_in"] = jnp.concatenate([w + v, -w - v, w - v, v - w]).T
+        # codes are read out too, and this must outweigh them
+        p["blocks.0.mlp.W_out"] = STRENGTH * jnp.concatenate([stored, stored, -stored, -stored])
+    return p
