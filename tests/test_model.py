@@ -15,6 +15,7 @@ from mnemoscope.model import (
     Edit,
     ModelConfig,
     Transformer,
+    bag,
     fast,
     force_pattern,
     forward,
@@ -22,6 +23,7 @@ from mnemoscope.model import (
     kernel,
     knock_out_head,
     knock_out_mlp,
+    long,
     parameter_shapes,
     patch,
     replace,
@@ -38,6 +40,12 @@ shapes = st.fixed_dictionaries({
     "d_mlp": st.sampled_from([0, 7]), "norm": st.sampled_from(["none", "pre", "post"]), "bias": st.booleans(),
     "tied": st.booleans(), "unembed_bias": st.booleans(), "act": st.sampled_from(["relu", "linear"]),
     "mlp_on": st.sampled_from([None, (), (0,)]),
+})  # fmt: skip
+
+
+unusual = st.fixed_dictionaries({
+    "head_dim": st.sampled_from([None, 1, 4]), "positions": st.booleans(), "attention": st.sampled_from(["softmax", "linear"]),
+    "attn_residual": st.booleans(),
 })  # fmt: skip
 
 
@@ -63,7 +71,7 @@ def numpy_forward(c, p, tokens):
         mu, var = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
         return (x - mu) / np.sqrt(var + 1e-5) * p[f"{name}.w"] + p[f"{name}.b"]
 
-    x = np.stack([p["embed.W_E"][t] + p["pos_embed.W_pos"][i] for i, t in enumerate(tokens)])
+    x = np.stack([p["embed.W_E"][t] + (p["pos_embed.W_pos"][i] if c.positions else 0) for i, t in enumerate(tokens)])
     for layer in range(c.n_layers):
         at = f"blocks.{layer}"
         seen = norm(f"{at}.ln1", x) if c.norm == "pre" else x
@@ -71,11 +79,12 @@ def numpy_forward(c, p, tokens):
         for h in range(c.n_heads):
             q, k, v = (seen @ p[f"{at}.attn.W_{n}"][h] + (p[f"{at}.attn.b_{n}"][h] if c.bias else zero) for n in "QKV")
             for i in range(len(tokens)):
-                scores = np.array([q[i] @ k[j] for j in range(i + 1)]) / np.sqrt(c.d_head)
-                weights = np.exp(scores - scores.max())
-                weights /= weights.sum()
+                weights = np.array([q[i] @ k[j] for j in range(i + 1)])
+                if c.attention == "softmax":
+                    weights = np.exp(weights / np.sqrt(c.d_head) - (weights / np.sqrt(c.d_head)).max())
+                    weights /= weights.sum()
                 out[i] += (weights @ v[: i + 1]) @ p[f"{at}.attn.W_O"][h]
-        x = x + out + (p[f"{at}.attn.b_O"] if c.bias else zero)
+        x = (x if c.attn_residual else 0) + out + (p[f"{at}.attn.b_O"] if c.bias else zero)
         if c.norm == "post":
             x = norm(f"{at}.ln1", x)
         if f"{at}.mlp.W_in" in p:
@@ -99,6 +108,68 @@ def test_forward_equals_plain_numpy(shape, tokens, seed):
     np.testing.assert_allclose(logits, numpy_forward(config, params, tokens), rtol=1e-4, atol=1e-5)
     assert set(trace) == set(site_axes(config)), "the table of sites lists what the forward pass visits"
     assert {n: v.shape for n, v in params.items()} == parameter_shapes(config, D_VOCAB, N_CTX)
+
+
+@settings(max_examples=10)
+@given(shapes, unusual, st.integers(2, 7), st.lists(st.integers(0, D_VOCAB - 1), min_size=1, max_size=N_CTX))
+def test_other_kinds_of_attention_equal_plain_numpy(shape, other, n_answers, tokens):
+    config = config_of(shape | other | {"tied": False})
+    rng, shapes_of = np.random.default_rng(0), parameter_shapes(config, D_VOCAB, N_CTX, n_answers)
+    params = {name: jnp.asarray(0.5 * rng.normal(size=size), float) for name, size in shapes_of.items()}
+    drawn = init(config, D_VOCAB, N_CTX, n_answers, key=jax.random.key(0))
+    assert {n: v.shape for n, v in drawn.items()} == shapes_of
+    logits, trace = jax.jit(forward, static_argnums=0)(config, params, jnp.array(tokens))
+    assert logits.shape == (len(tokens), n_answers)
+    np.testing.assert_allclose(logits, numpy_forward(config, params, tokens), rtol=1e-4, atol=1e-4)
+    assert set(trace) == set(site_axes(config))
+    if any(value != ModelConfig.model_fields[name].default for name, value in other.items()):
+        assert config.unusual
+        assert not fast.applies(config, 2, 2)
+        assert not long.applies(config)
+
+
+@settings(max_examples=8)
+@given(shapes, unusual, st.integers(0, 99))
+def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
+    """Asked at the end of every sequence by the same token, in float64."""
+    config = config_of(shape | other | {"n_layers": 1, "norm": "none", "positions": False, "mlp_on": None})
+    assert bag.applies(config, 2)
+    assert not bag.applies(config, None)
+    rng = np.random.default_rng(seed)
+    tokens = rng.integers(0, D_VOCAB, (5, N_CTX))
+    tokens[:, -1] = 2
+    with jax.enable_x64(True):
+        params = {
+            name: jnp.array(0.5 * rng.normal(size=size))
+            for name, size in parameter_shapes(config, D_VOCAB, N_CTX).items()
+        }
+        weights = jnp.zeros((5, N_CTX)).at[:, -1].set(jnp.array(rng.uniform(0.5, 1, 5)))
+        batch = Example(jnp.array(tokens), jnp.array(rng.integers(0, D_VOCAB, (5, N_CTX))), weights)
+
+        def route(plain):
+            f = jax.value_and_grad(lambda p: batch_loss(config, p, batch, (N_CTX - 1,), plain, asks_from=2))
+            return jax.jit(f, compiler_options={"xla_backend_optimization_level": 0})(params)
+
+        quick, plain = route(False), route(True)
+    assert float(quick[0]) == pytest.approx(float(plain[0]), rel=1e-12)
+    for name, exact in plain[1].items():
+        np.testing.assert_allclose(quick[1][name], exact, rtol=1e-10, atol=1e-12, err_msg=name)
+
+
+def test_parameters_start_as_the_configuration_says():
+    config = ModelConfig(
+        d_model=6, n_heads=1, d_mlp=0, bias=False, positions=False, identity=("embed.W_E", "*.W_Q"), constant=(("*.W_K", 1e-5),),
+        unit_embeddings=True,
+    )  # fmt: skip
+    params = init(config, 6, 9, 2000, key=jax.random.key(0))
+    np.testing.assert_array_equal(params["embed.W_E"], np.eye(6))
+    np.testing.assert_array_equal(params["blocks.0.attn.W_K"], np.full((1, 6, 6), 1e-5, np.float32))
+    assert "pos_embed.W_pos" not in params
+    assert float(jnp.square(params["unembed.W_U"]).sum(axis=0).mean()) == pytest.approx(1, abs=0.05)
+    with pytest.raises(UserError, match=r"identity names 'embed.W_E', which is no square matrix here: 7 x 6"):
+        init(config, 7, 9, key=jax.random.key(0))
+    with pytest.raises(UserError, match="tied=True reads out with the embedding of 6 tokens, but there are 4 answers"):
+        init(ModelConfig(tied=True), 6, 9, 4, key=jax.random.key(0))
 
 
 @given(shapes)
@@ -203,6 +274,7 @@ def test_names_that_match_nothing_raise():
         ({"d_model": 10, "n_heads": 3}, "n_heads=3 does not divide d_model=10; allowed: [1, 2, 5, 10]"),
         ({"d_model": -4}, "greater than or equal to 1"),
         ({"frozen": ("embed.W_F",)}, "unknown parameter in frozen 'embed.W_F' (did you mean 'embed.W_E'?)"),
+        ({"constant": (("*.W_X", 0.0),)}, "unknown parameter in constant '*.W_X'"),
         ({"n_head": 2}, "unknown key of ModelConfig 'n_head' (did you mean 'n_heads'?)"),
     ],
 )

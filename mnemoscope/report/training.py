@@ -26,7 +26,10 @@ def _short(x: float) -> str:
 
 
 def curves_figure(plt: Any, panels: Sequence[Panel], curves: Mapping[str, Curve]) -> Any:
-    """A panel for each, one line for each series; the same series has the same colour in all of them."""
+    """A panel for each, one line for each series; the same series has the same colour in all of them.
+
+    With more series than colours, each panel has its own legend and begins with the first colour.
+    """
     shown = [(panel, names) for panel in panels if (names := panel.chosen(tuple(curves)))]
     if not shown:
         raise ValueError(f"none of the curves {', '.join(curves)} has a panel")
@@ -35,13 +38,14 @@ def curves_figure(plt: Any, panels: Sequence[Panel], curves: Mapping[str, Curve]
     figure, axes = plt.subplots(rows, columns, figsize=(7, 0.5 + 2.1 * rows), squeeze=False, layout="constrained")
     labels = list(dict.fromkeys(_label(name) for _, names in shown for name in names))
     colours = {label: COLOURS[i % len(COLOURS)] for i, label in enumerate(labels)}
+    together = len(labels) <= len(COLOURS)
     for ax, (panel, names) in zip(axes.flat, shown, strict=False):
-        for name in names:
-            curve, colour = curves[name], colours[_label(name)]
+        for i, name in enumerate(names):
+            curve, colour = curves[name], colours[_label(name)] if together else COLOURS[i % len(COLOURS)]
             every = slice(None, None, max(1, len(curve.steps) // POINTS))
             steps = curve.steps[every]
             ax.fill_between(steps, curve.low[every], curve.high[every], color=colour, alpha=0.2, lw=0)
-            ax.plot(steps, curve.mean[every], color=colour, lw=1.5)
+            ax.plot(steps, curve.mean[every], color=colour, lw=1.5, label=_label(name))
         ax.set(xlabel=panel.x, ylabel=panel.axis, title=panel.title)
         ax.title.set_fontsize(9)
         if panel.limits:
@@ -51,8 +55,12 @@ def curves_figure(plt: Any, panels: Sequence[Panel], curves: Mapping[str, Curve]
         if panel.log_x:
             ax.set_xscale("log")
         ax.grid(color="#1c1e21", alpha=0.15, lw=0.8)
+        if not together and len(names) > 1:
+            ax.legend(frameon=False, fontsize=7)
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
+    if not together:
+        return figure
     handles = [plt.Line2D([], [], color=colours[label], lw=2, label=label) for label in labels]
     figure.legend(handles=handles, loc="outside upper right", ncols=len(labels), frameon=False, fontsize=8)
     return figure

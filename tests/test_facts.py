@@ -1,0 +1,318 @@
+"""Facts: the task against counting, hand-built models up to the edge where they fail, phases on planted curves, and every judge."""
+
+import math
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mnemoscope.config import UserError
+from mnemoscope.explorer import packed
+from mnemoscope.model import ModelConfig, Transformer, bag, init, parameter_shapes
+from mnemoscope.probes.walk import walk
+from mnemoscope.probes.watch import watch_of
+from mnemoscope.report.site import piece_of
+from mnemoscope.spec import SGD, Spec
+from mnemoscope.studies.claims import SCALES, Setting
+from mnemoscope.studies.evidence import Evidence
+from mnemoscope.studies.facts import STUDY, built, phases, sweep, trained
+from mnemoscope.studies.facts.settings import LINEAR, TASK
+from mnemoscope.tasks import Facts
+from mnemoscope.theory.facts import counted, recall_model, write_facts
+from mnemoscope.train import Run, fit
+
+
+def batch_of(task, world, n=2000):
+    return jax.vmap(lambda key: task.sample(world, key=key))(jax.random.split(jax.random.key(1), n))
+
+
+def test_sequences_hold_one_subject_one_relation_noise_and_the_end():
+    task = Facts(subjects=5, relations=3, per_relation=2, length=7)
+    world = task.world(key=jax.random.key(0))
+    tokens, targets, weights = map(np.asarray, batch_of(task, world))
+    kind = np.where(tokens < 5, "s", np.where(tokens < 8, "r", np.where(tokens < 16, "n", "E")))
+    assert (kind[:, -1] == "E").all()
+    assert ((kind == "s").sum(axis=1) == 1).all()
+    assert ((kind == "r").sum(axis=1) == 1).all()
+    assert ((kind == "n").sum(axis=1) == 7 - 3).all()
+    s, r = tokens[kind == "s"], tokens[kind == "r"] - 5
+    np.testing.assert_array_equal(targets[:, -1], np.asarray(world.answer)[s, r])
+    assert (targets[:, -1] // 2 == r).all(), "the answer lies in the block of its relation"
+    np.testing.assert_array_equal(weights, np.eye(7)[[6] * len(tokens)])
+    # every token, and every pair of places, comes up as often as it should
+    places = Counter(zip((kind == "s").argmax(axis=1).tolist(), (kind == "r").argmax(axis=1).tolist(), strict=True))
+    assert len(places) == 6 * 5
+    for counts, n in (
+        (Counter(s.tolist()), 5),
+        (Counter(r.tolist()), 3),
+        (Counter(tokens[kind == "n"].tolist()), 8),
+        (places, 30),
+    ):
+        total = sum(counts.values())
+        assert max(abs(c / total * n - 1) for c in counts.values()) < 5 * math.sqrt(n / total)
+    assert task.token_names[:6] == ("s0", "s1", "s2", "s3", "s4", "r0")
+    assert task.token_names[-1] == "EOS"
+    assert (task.d_vocab, task.d_vocab_out, len(task.answer_names)) == (5 + 3 + 8 + 1, 6, 6)
+
+
+def test_only_what_is_in_use_is_drawn():
+    task = Facts(subjects=9, relations=9, length=5)
+    world = task.in_use(task.world(key=jax.random.key(0)).answer, 4, 2)
+    tokens = np.asarray(batch_of(task, world).tokens)
+    assert set(tokens.ravel().tolist()) == {*range(4), 9, 10, *range(18, 18 + 4 + 2), 36}
+
+
+def test_the_floors_are_entropies():
+    floors = TASK.losses(TASK.world(key=jax.random.key(0)))
+    assert floors == pytest.approx(
+        {"both": 0, "relation": math.log(8), "subject": math.log(4), "nothing": math.log(32)}
+    )
+    task = Facts(subjects=6, relations=3, per_relation=4)
+    world = task.world(key=jax.random.key(3))
+    answer = np.asarray(world.answer)
+
+    def entropy(values):
+        counts = Counter(values)
+        return sum(-c / len(values) * math.log(c / len(values)) for c in counts.values())
+
+    expected = {
+        "both": 0, "relation": sum(entropy(answer[:, r].tolist()) for r in range(3)) / 3,
+        "subject": sum(entropy(answer[s].tolist()) for s in range(6)) / 6, "nothing": entropy(answer.ravel().tolist()),
+    }  # fmt: skip
+    assert task.losses(world) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("shown", ["both", "relation", "subject"])
+def test_every_fact_is_shown_as_asked(shown):
+    task = Facts(subjects=4, relations=3, length=6)
+    world = task.world(key=jax.random.key(0))
+    tokens, answer = map(np.asarray, task.every_fact(world, shown, 2, key=jax.random.key(1)))
+    assert len(tokens) == 4 * 3 * 2
+    assert ((tokens < 4).sum(axis=1) == (shown != "relation")).all()
+    assert (((tokens >= 4) & (tokens < 7)).sum(axis=1) == (shown != "subject")).all()
+    np.testing.assert_array_equal(answer, np.repeat(np.asarray(world.answer).ravel(), 2))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [({"subjects": 0}, "subjects: Input should be greater than or equal to 1, got 0"), ({"length": 2}, "length"),
+     ({"per_relation": -1}, "per_relation"), ({"answers": "odd"}, "answers"), ({"objects": 3}, "unknown key of Facts 'objects'")],
+)  # fmt: skip
+def test_bad_sizes_are_one_line(fields, message):
+    with pytest.raises(UserError) as error:
+        Facts(**fields)
+    assert "\n" not in str(error.value)
+    assert message in str(error.value)
+
+
+def recall(size, d, d_mlp, seed=0, width=None):
+    task = Facts(subjects=size, relations=size)
+    config, keys = recall_model(task, d, d_mlp), jax.random.split(jax.random.key(seed), 3)
+    world = task.world(key=keys[0])
+    params = write_facts(config, task, world, width, key=keys[1])
+    tokens, answer = task.every_fact(world, key=keys[2])
+    plain = jax.vmap(lambda row: Transformer(config, params)(row)[-1])(tokens)
+    return float((plain.argmax(axis=1) == answer).mean()), params
+
+
+@pytest.mark.parametrize("d_mlp", [0, 256])
+def test_hand_built_models_recall_everything_until_they_are_too_narrow(d_mlp):
+    assert recall(4, 384, d_mlp)[0] == 1
+    assert recall(4, 24, 0 if d_mlp == 0 else 24)[0] < 0.9, "below its condition it must fail"
+
+
+def test_a_feed_forward_memory_that_is_too_small_fails_too():
+    assert recall(12, 512, 4)[0] < 0.5
+
+
+@pytest.mark.parametrize("d_mlp", [0, 32])
+def test_a_narrower_model_in_wide_arrays_uses_nothing_beyond(d_mlp):
+    _, params = recall(3, 32, d_mlp, width=12)
+    assert not np.asarray(params["embed.W_E"])[:, 12:].any()
+    assert not np.asarray(params["unembed.W_U"])[12:].any()
+    assert not np.asarray(params["blocks.0.attn.W_O"])[:, :, 12:].any()
+    if d_mlp:
+        used = np.asarray(params["blocks.0.mlp.W_out"]).reshape(4, 8, 32).any(axis=2)
+        np.testing.assert_array_equal(used, np.broadcast_to(np.arange(8) < 8 * 12 // 32, (4, 8)))
+
+
+def test_parameters_are_counted_as_the_source_does():
+    task = Facts(subjects=5, relations=7)
+    config = recall_model(task, 16, 8)
+    shapes = parameter_shapes(config, task.d_vocab, task.n_ctx, task.d_vocab_out)
+    inside = sum(math.prod(shape) for name, shape in shapes.items() if name.startswith("blocks"))
+    assert counted(5 + 7, 16, 8) == inside == 4 * 12 * 16 + 2 * 8 * 16
+    shape = sweep.Shape(d=16, n_heads=8, d_head=2, d_mlp=32)
+    assert shape.parameters() == 4 * 8 * 2 * 16 + 2 * 32 * 16
+    with pytest.raises(UserError, match="must be a multiple of 4, got 6"):
+        recall_model(task, 16, 6)
+    with pytest.raises(UserError, match="at least 4, got 2"):
+        recall_model(task, 2)
+
+
+def test_the_linear_model_is_the_formula():
+    """logits = V^T sum_l (x_EOS^T A x_l) x_l with one-hot x."""
+    rng = np.random.default_rng(0)
+    params = init(LINEAR, TASK.d_vocab, TASK.n_ctx, TASK.d_vocab_out, key=jax.random.key(0))
+    a, v = rng.normal(size=(41, 41)), rng.normal(size=(41, 32))
+    params |= {"blocks.0.attn.W_K": jnp.asarray(a.T[None], float), "unembed.W_U": jnp.asarray(v, float)}
+    tokens = np.asarray(batch_of(TASK, TASK.world(key=jax.random.key(0)), 1).tokens)[0]
+    expected = v.T @ sum(a[40, t] * np.eye(41)[t] for t in tokens)
+    for logits in (
+        Transformer(LINEAR, params)(jnp.array(tokens))[-1],
+        bag.last_logits(LINEAR, params, jnp.array(tokens[None]), 40)[0],
+    ):
+        np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
+
+
+# phases ---------------------------------------------------------------------------------------------------------------
+
+STEPS, SEEDS = 100, 10
+HIGH, MIDDLE, NOTHING = math.log(32), math.log(8), 0.01
+
+
+def planted(loss, distance, subject, right=1.0, name="linear"):
+    """A run whose looks say this, the same for every seed."""
+    spec = Spec(task=TASK, model=LINEAR, optimiser=SGD(lr=0.1), steps=STEPS, watch="facts", looks=len(loss) - 1)
+    seen = {
+        "loss, both": loss, "loss, relation": loss, "loss, subject": subject, "distance to p(a | r)": distance,
+        "right": [right] * len(loss),
+    }  # fmt: skip
+    observed = {key: np.tile(np.array(value, float), (SEEDS, 1)) for key, value in seen.items()}
+    observed["p(a)"] = np.full((SEEDS, len(loss), 32), 1 / 32)
+    return Run(spec, tuple(range(SEEDS)), {}, np.array([STEPS]), np.zeros((SEEDS, 1)), np.full(SEEDS, STEPS), observed)
+
+
+PLATEAU = (
+    [HIGH, HIGH, MIDDLE, MIDDLE, MIDDLE, NOTHING + 0.01, NOTHING],
+    [0.75, 0.75, 0.02, 0.02, 0.02, 0.8, 0.8],
+    [HIGH] * 7,
+)
+
+
+@pytest.mark.parametrize(
+    ("curves", "verdict"),
+    [
+        (PLATEAU, "reproduced"),
+        (([HIGH, HIGH, MIDDLE, 0.5, 0.2, 0.05, 0.01], PLATEAU[1], PLATEAU[2]), "refuted"),  # at one look only
+        ((PLATEAU[0], [0.5] * 7, PLATEAU[2]), "refuted"),  # the loss of p(a | r), but other answers
+        ((PLATEAU[0], PLATEAU[1], [math.log(4)] * 7), "refuted"),  # the subject is known
+        (([HIGH] * 2 + [MIDDLE] * 5, PLATEAU[1], PLATEAU[2]), "refuted"),  # it never comes to know
+        (([MIDDLE] * 5 + [NOTHING] * 2, [0.02] * 7, PLATEAU[2]), "refuted"),  # no ignorance before
+    ],
+)
+def test_a_hallucination_is_found_by_rule(curves, verdict):
+    runs = {"linear": planted(*curves), "softmax/attention only": planted(*PLATEAU)}
+    evidence = Evidence("quick", {name: Setting(run.spec, SEEDS) for name, run in runs.items()}, runs.__getitem__)
+    outcome = phases.hallucination(evidence)
+    assert outcome.verdict == verdict
+    assert "attention only 100% of seeds" in outcome.sentence
+
+
+@pytest.mark.parametrize(
+    ("last", "right", "verdict"),
+    [
+        ((0.02, 0.01), 1.0, "reproduced"),
+        ((0.01, 0.02), 1.0, "refuted"),
+        ((0.2, 0.1), 1.0, "refuted"),
+        ((0.02, 0.01), 0.9, "refuted"),
+    ],
+)
+def test_zero_loss_means_low_falling_and_right(last, right, verdict):
+    run = planted([HIGH, MIDDLE, *last], [0.5] * 4, [HIGH] * 4, right)
+    evidence = Evidence("quick", {"linear": Setting(run.spec, SEEDS)}, {"linear": run}.__getitem__)
+    assert phases.zero_loss(evidence).verdict == verdict
+
+
+# sweeps ---------------------------------------------------------------------------------------------------------------
+
+
+def test_few_facts_are_stored_and_many_are_not():
+    shape = sweep.Shape(d=8, n_heads=8, d_head=1, d_mlp=8, batch=128, steps=512, look=128)
+    best = sweep.accuracies(shape, 12, np.array([0, 0]), np.array([2, 12]), np.array([8, 8]))
+    assert best[0] >= sweep.LEVEL
+    assert best[1] < 0.5
+    silent = sweep.accuracies(shape, 12, np.array([0]), np.array([4]), np.array([1]))
+    assert silent.shape == (1,)
+
+
+def test_the_boundary_of_the_grid_is_the_published_one():
+    assert trained.should_recall(32, 8, 5, 52)  # at the wall: 32 * 52 = 1664 >= 2300 - 1280 / 2 = 1660
+    assert not trained.should_recall(32, 8, 5, 51)
+    assert not trained.should_recall(32, 8, 4, 128)  # left of the wall
+    expected = np.array([[trained.should_recall(32, 8, h, m) for m in trained.HIDDEN] for h in trained.HEADS])
+    as_published = np.repeat(expected[:, :, None], 8, axis=2).astype(float)
+    assert trained.judge_grid(as_published).verdict == "reproduced"
+    assert trained.judge_grid(np.zeros_like(as_published)).verdict == "refuted"
+    no_trade = as_published.copy()
+    no_trade[-1] = as_published[trained.HEADS.index(6)]
+    assert trained.judge_grid(no_trade).verdict != "reproduced"
+
+
+def test_capacity_and_hand_built_judges_run_small(monkeypatch):
+    monkeypatch.setitem(trained.SWEEP, "full", ((8,), (1.0,), (0.5, 1.0), 2, {"batch": 64, "steps": 128, "look": 64}))
+    outcome = trained.stored_facts(Evidence("full", {}, {}.__getitem__))
+    assert set(outcome.by_seed) == {"H d_h = 1 d, m = 0.5 d", "H d_h = 1 d, m = 1 d"}
+    monkeypatch.setitem(built.SIZES, "quick", (2, 4))
+    monkeypatch.setitem(built.DRAWS, "quick", 4)
+    outcome = built.hand_built(Evidence("quick", {}, {}.__getitem__))
+    assert outcome.verdict in ("reproduced", "undecided")
+    assert len(outcome.by_seed) == 4
+
+
+def test_the_smallest_width_is_that_from_which_on_all_is_recalled():
+    widths = np.array([8, 12, 16, 20])
+    assert built.needed(np.array([[0, 1, 1, 1.0], [0, 1, 1, 1]]), widths) == 12
+    assert built.needed(np.array([[1, 0, 1, 1.0], [1, 1, 1, 1]]), widths) == 16
+    assert built.needed(np.ones((2, 4)), widths) == 8
+    assert built.needed(np.array([[1, 1, 1, 0.9]]), widths) is None
+    assert built.ladder(8)[-1] == 8 * built.ROOM
+    assert (built.ladder(8) % 4 == 0).all()
+
+
+# the study ------------------------------------------------------------------------------------------------------------
+
+
+def tiny(spec: Spec) -> Spec:
+    return spec.model_copy(update={"steps": 6, "batch": 4, "looks": 2})
+
+
+def test_every_judge_of_trained_settings_runs():
+    for scale in SCALES:
+        settings = {name: Setting(tiny(s.spec), 8) for name, s in STUDY.settings(scale).items()}
+        evidence = Evidence(
+            scale, settings, lambda name, s=settings: fit(s[name].spec, range(8), watch_of(s[name].spec))
+        )
+        for test in STUDY.tests[3:]:
+            assert evidence.finding(test.settings(settings), test.judge).verdict in ("refuted", "partly")
+
+
+def test_what_is_written_for_plain_transformers_says_no():
+    run = fit(tiny(STUDY.settings("quick")["linear"].spec), range(1))
+    with pytest.raises(
+        UserError, match="a walk is written for a plain transformer's attention; this model has positions=False"
+    ):
+        walk(run.model(0), [0, 1, 40], TASK.token_names)
+    with pytest.raises(
+        UserError,
+        match=r"the explorer shows plain transformers that answer in tokens; run [0-9a-f]+ has positions=False",
+    ):
+        packed(piece_of(run, "x", (0,)))
+    with pytest.raises(ValueError, match="watch='facts' reads the task 'facts', got 'cycle'"):
+        watch_of(Spec.model_validate({"task": {"kind": "cycle"}, "watch": "facts"}))
+
+
+def test_a_model_without_positions_takes_prompts_of_any_length():
+    config = ModelConfig(d_model=4, n_heads=1, positions=False)
+    model = Transformer(config, init(config, 5, 3, key=jax.random.key(0)))
+    assert model.run_with_cache([1, 2, 3, 4, 0, 1])[0].shape == (6, 5)
+    with pytest.raises(UserError, match="a prompt is one row of 1 or more whole numbers"):
+        model.run_with_cache([])
+
+
+def test_the_quick_grid_says_where_it_is_settled():
+    found = Evidence("quick", {}, {}.__getitem__).finding((), trained.trade_off)
+    assert found.verdict == "undecided"
+    assert "mnemoscope run facts --scale full" in found.sentence
