@@ -232,6 +232,7 @@ def test_an_attention_map_has_a_square_for_each_weight_worth_seeing():
 def test_a_grid_has_a_square_for_each_cell_and_prints_a_few():
     grid = Grid.of((1, 2), ("a", "b", "c"), np.array([[0.0, 1.0, np.nan], [10.0, 100.0, 1000.0]]))
     assert grid.values == ((0.0, 1.0, None), (10.0, 100.0, 1000.0))
+    assert str(Grid.of(("a",), ("b",), np.array([[-0.0]])).values) == "((0.0,),)"
     panel = Panel(kind="grid", series=("*",), axis="error", x="column", y="row", log=True)
     lined = grid.model_copy(update={"lines": {"edge": ((-0.5, 0.0), (2.5, 1.0))}})
     figure = claim_figures("Q1", [panel], {}, Pictures(grids={"one": lined}))["grids"]
