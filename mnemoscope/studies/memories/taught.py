@@ -31,13 +31,8 @@ CAPACITY = {
     ),
 }  # fmt: skip
 OUTPUTS = 32
-PUBLISHED = {
-    "linear": 1.3,
-    "two-layer": 0.35,
-    "32 outputs": 1.2,
-    "trained": 2.0,
-    "written": 2.0,
-}  # parameters over load
+# parameters over load; the last two with all pairs right
+PUBLISHED = {"linear": 1.3, "two-layer": 0.35, "32 outputs": 1.2, "trained": 2.0, "written": 2.0}
 RATES = (0.1, 1.0, 10.0, 100.0)
 STEPS = tuple(np.geomspace(0.1, 100, 10).tolist())  # rates and correlations of the map of spikes
 CORRELATIONS = (-0.9, -0.6, -0.3, 0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.99)
