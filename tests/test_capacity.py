@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from mnemoscope import cli
 from mnemoscope.config import UserError
-from mnemoscope.studies.memories.capacity import Memory, capacity, stores
-from mnemoscope.studies.memories.optimised import Cell, errors, optimise, start
+from mnemoscope.studies.memories.capacity import Memory, answered, capacity, stores, written_capacity
+from mnemoscope.studies.memories.optimised import Cell, errors, errors_by_rate, optimise, start
 from mnemoscope.studies.search import largest
-from mnemoscope.theory.memory import zipf
+from mnemoscope.theory.memory import on_the_sphere, zipf
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.integers(1, 50))
@@ -46,6 +46,44 @@ def test_the_capacity_found_is_the_edge():
     assert ask(jnp.arange(4), jnp.array(found)).all()
     assert not ask(jnp.arange(4), jnp.array(found) + 1).any()
     assert (found >= 3).all()
+
+
+def test_all_pairs_right_is_what_exhaustive_search_finds():
+    """Every N is taught; at N of 100 and more, 99% would be fewer than all."""
+    memory, room = Memory(d=5, steps=300, level=1.0), 20
+    every = np.arange(1, room + 1)
+    ask = jax.jit(jax.vmap(jax.vmap(partial(stores, memory, room), (None, 0)), (0, None)))
+    yes = np.asarray(ask(jnp.arange(3), jnp.array(every)))
+    expected = [row.tolist().index(False) for row in yes]
+    assert all(not row[n:].any() for row, n in zip(yes, expected, strict=True)), (
+        "a size that fits follows one that does not"
+    )
+    assert capacity(memory, 3, guess=4, room=room, resolution=0.0).tolist() == expected
+
+
+def test_a_memory_that_fills_its_room_gets_more():
+    memory = Memory(d=6, steps=400)
+    assert capacity(memory, 4, 2, 3, 0.0).tolist() == capacity(memory, 4, 12, 24, 0.0).tolist()
+
+
+def test_a_written_sum_is_whole_up_to_what_exhaustive_search_finds():
+    d, room = 12, 40
+    for seed, found in enumerate(written_capacity(d, 4, room)):
+        keys = jax.random.split(jax.random.key(seed), 4)
+        e, u = (np.asarray(on_the_sphere(room, d, key=key), float) for key in keys[:2])
+        whole = []
+        for n in range(1, room + 1):
+            w = sum(np.outer(u[x], e[x]) for x in range(n))
+            whole.append(all(np.argmax(u[:n] @ w @ e[x]) == x for x in range(n)))
+        assert found == whole.index(False)
+        assert 1 < found < room - 1
+    assert (written_capacity(d, 4, 2) == 2).all(), "no further than there is room"
+
+
+def test_an_answer_that_is_not_alone_at_the_top_is_wrong():
+    scores = jnp.array([[1.0, 0.0, -1.0], [2.0, 2.0, 0.0], [0.0, -jnp.inf, 3.0], [-jnp.inf, 5.0, -jnp.inf]])
+    assert answered(scores, jnp.array([0, 1, 2, 1])).tolist() == [True, False, True, True]
+    assert answered(scores, jnp.array([1, 2, 0, 0])).tolist() == [False] * 4
 
 
 @pytest.mark.parametrize("memory", [
@@ -108,6 +146,17 @@ def test_a_cell_is_the_loop_it_says(optimiser):
         expected = zipf(12, 2.0)[wrong].sum()
         assert 0 < expected < 1
         assert float(optimise(cell, 5)) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("change", [{}, {"batch": 16}, {"optimiser": "adam"}, {"norm": True}])
+def test_errors_by_rate_are_those_of_each_training(change):
+    """Plain SGD follows its scores and never makes W; one training at a time does."""
+    cell, rates, seeds = Cell(d=20, samples=1280).model_copy(update=change), (0.1, 1.0, 10.0), (3, 4)
+    found = errors_by_rate(cell, rates, seeds)
+    train = jax.jit(partial(optimise, cell))
+    expected = [[float(train(seed, rate)) for seed in seeds] for rate in rates]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert len(np.unique(found)) == 6
 
 
 def test_the_stream_is_drawn_from_zipf():

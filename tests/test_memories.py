@@ -7,8 +7,11 @@ import pytest
 
 from mnemoscope import cli
 from mnemoscope.config import UserError
+from mnemoscope.report.figures import claim_figures
+from mnemoscope.studies.about import panels
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.memories import STUDY, taught, written
+from mnemoscope.studies.memories.written import for_draws
 from mnemoscope.theory.memory import error_mass, recalled, store, zipf
 from mnemoscope.theory.one_step import cross_entropy
 
@@ -19,19 +22,65 @@ def judged(claim):
     )
 
 
+def all_drawn(claim, found):
+    """Everything a judge hands on has a panel."""
+    chosen = panels("memories")[claim]
+    for kind, known in (("seeds", found.by_seed), ("curves", found.pictures.curves), ("grid", found.pictures.grids)):
+        shown = {name for panel in chosen if panel.kind == kind for name in panel.chosen(tuple(known))}
+        assert shown == set(known), kind
+    assert claim_figures(claim, chosen, found.by_seed, found.pictures)
+
+
 def test_errors_without_the_matrix_are_those_with_it(monkeypatch):
-    """Scores from the two Gram matrices against W itself, at one width and all three weightings."""
-    monkeypatch.setattr(written, "WIDTHS", np.array([8, 40]))
-    found = written._errors(jnp.array(3))
+    """Scores from the two Gram matrices against W itself, with all three weightings, and filled from draws."""
+    monkeypatch.setattr(written, "WIDTHS", np.array([8, 40, 80]))
+    found, joint = written._errors(jnp.array(3))
     keys = jax.random.split(jax.random.key(3))
-    e, u = jax.random.normal(keys[0], (1000, 40)), jax.random.normal(keys[1], (5, 40))
-    p, answer = jnp.asarray(zipf(1000, 2.0), float), jnp.arange(1000) % 5
-    for column, d in enumerate((8, 40)):
+    e, u = jax.random.normal(keys[0], (1000, 80)), jax.random.normal(keys[1], (5, 80))
+    p, answer, seen = (
+        jnp.asarray(zipf(1000, 2.0), float),
+        jnp.arange(1000) % 5,
+        np.asarray(written._counts(1000, jnp.array(3))),
+    )
+    for column, d in enumerate((8, 40, 80)):
         inputs, outputs = e[:, :d], u[:, :d] / jnp.linalg.norm(u[:, :d], axis=1, keepdims=True)
-        for row, q in enumerate(((jnp.arange(1000) < d // 8).astype(float), p, jnp.ones(1000))):
-            w = store(inputs, outputs, answer, q)
-            expected = error_mass(recalled(w, inputs, outputs, answer), p)
-            assert float(found[row, column]) == pytest.approx(float(expected), abs=2e-4)
+
+        def expected(q, inputs=inputs, outputs=outputs):
+            w = store(inputs, outputs, answer, jnp.asarray(q, float))
+            return float(error_mass(recalled(w, inputs, outputs, answer), p))
+
+        for row, q in enumerate((jnp.arange(1000) < d // 8, p, jnp.ones(1000))):
+            assert float(found[row, column]) == pytest.approx(expected(q), abs=2e-4)
+        for row, counts in enumerate(seen if d != 40 else ()):
+            most = np.argsort(-counts)[: d // 8]
+            kept = np.isin(np.arange(1000), most[counts[most] > 0])
+            assert float(joint[row, column // 2]) == pytest.approx(expected(kept), abs=2e-4)
+
+
+def test_counts_are_those_of_one_stream_and_ties_are_chance():
+    seen = np.asarray(written._counts(1000, jnp.array(5)))
+    whole = np.floor(seen)
+    assert whole.sum(axis=1).tolist() == list(written.SAMPLES)
+    assert (np.diff(whole, axis=0) >= 0).all(), "more draws of one stream"
+    np.testing.assert_allclose(whole[-1, :3] / 10_000, zipf(1000, 2.0)[:3], atol=0.02)
+    once = np.flatnonzero(whole[-1] == 1)
+    assert len(once) > 20
+    assert not (np.diff(seen[-1, once]) < 0).all(), "the order of the inputs says nothing"
+    many = for_draws(lambda seed: written._counts(1000, seed), 64)
+    unseen = ((many == 0) * zipf(1000, 2.0)[None, None]).sum(axis=2).mean(axis=0)
+    exact = [(zipf(1000, 2.0) * (1 - zipf(1000, 2.0)) ** t).sum() for t in written.SAMPLES]
+    np.testing.assert_allclose(unseen, exact, rtol=0.1)
+
+
+def test_asking_for_some_pairs_estimates_the_share_of_all(monkeypatch):
+    monkeypatch.setattr(written, "D", 64)
+    monkeypatch.setattr(written, "SIZES", (16, 64, 1024, 4096))
+    some = judged("M1").by_seed
+    monkeypatch.setitem(written.ASKED, "quick", 4096)
+    every = judged("M1").by_seed
+    assert some["N=1024"] == every["N=1024"]
+    assert some["N=4096"] != every["N=4096"]
+    np.testing.assert_allclose(some["N=4096"], every["N=4096"], atol=0.03)
 
 
 def test_a_slope_is_found_again():
@@ -55,10 +104,27 @@ def test_two_tokens_follow_the_derivative(rate):
     assert expected[0] == pytest.approx(np.log(2))
 
 
-def test_the_room_is_twice_the_load():
+def test_there_is_room_for_half_as_many_again():
     guess, room = taught._room(200 * np.log(200))
     assert guess == pytest.approx(200, abs=1)
-    assert room >= 2 * guess
+    assert room >= 1.5 * guess
+
+
+def test_the_map_of_spikes_has_the_published_experiment_in_it():
+    found = judged("M8")
+    for name, read in (("rise", lambda losses: np.diff(losses).max()), ("last", lambda losses: losses[-1])):
+        grid = found.pictures.grids[name]
+        assert grid.values[grid.rows.index("0.95")][grid.columns.index("10")] == pytest.approx(
+            read(taught.two_tokens(10.0)), rel=1e-3
+        )
+    # inputs at right angles do not disturb each other: each loss is log(1 + exp(-z)) with z growing by 2 p rate / (1 + exp(z))
+    z, p = np.zeros(2), np.array([0.75, 0.25])
+    for _ in range(35):
+        z = z + 2 * p * 1.0 / (1 + np.exp(z))
+    grid = found.pictures.grids["last"]
+    expected = (p * np.log1p(np.exp(-z))).sum()
+    assert grid.values[grid.rows.index("0")][grid.columns.index("1")] == pytest.approx(expected, rel=1e-3)
+    all_drawn("M8", found)
 
 
 def test_claims_that_need_no_training_are_judged(monkeypatch):
@@ -68,16 +134,30 @@ def test_claims_that_need_no_training_are_judged(monkeypatch):
     for claim, expected in (("M3", "reproduced"), ("M5", "reproduced"), ("M8", "reproduced")):
         found = judged(claim)
         assert found.verdict == expected, found.sentence
-    assert judged("M6").seeds == 8
+    filled = judged("M6")
+    assert filled.seeds == 8
+    assert filled.pictures.grids["measured"].rows == ("10", "100")
+    all_drawn("M6", filled)
     monkeypatch.setattr(written, "step_from_zero", lambda e, u, *_: jnp.zeros((u.shape[1], e.shape[1])))
     assert judged("M4").verdict == "refuted", "a step that writes nothing recalls nothing"
 
 
 def test_capacity_and_optimisers_are_judged(monkeypatch):
-    monkeypatch.setitem(taught.CAPACITY, "quick", (4, (4, 6), ((4, 4), (4, 6)), 64))
+    sizes = taught.Sizes(4, (4, 6), ((4, 4), (4, 6)), 64, few=((4, 8), (4, 12)), exact=(4, 6))
+    monkeypatch.setitem(taught.CAPACITY, "quick", sizes)
     found = judged("M2")
     assert found.verdict in ("reproduced", "undecided")
     assert all(len(values) == 4 for values in found.by_seed.values())
+    assert len(found.by_seed) == 5
+    all_drawn("M2", found)
+    trained, whole, by_hand = (
+        found.pictures.curves[f"{name}"] for name in ("linear: trained", "all pairs: trained", "all pairs: written")
+    )
+    assert trained.mean == whole.mean, "of fewer than a hundred pairs, 99% are all"
+    assert max(by_hand.mean) < min(whole.mean)
+    line = found.pictures.curves["all pairs: published"]
+    np.testing.assert_allclose([n * np.log(n) for n in line.mean[1:]], [6**2 / 2], rtol=1e-2)
+    assert found.pictures.curves["32 outputs: published"].mean == pytest.approx((4 * 8 / 1.2, 4 * 12 / 1.2), rel=1e-3)
     asked = []
 
     def planted(cell, rates, seeds=range(10)):

@@ -11,6 +11,7 @@ from mnemoscope.studies.claims import Curve, Grid, Map
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
 COLUMNS = 3  # panels beside each other
 POINTS = 50  # of a curve: more would weigh on the page and not be seen
+FEW = 10  # points of a curve, below which each is marked
 SHADES = 8  # of a grid's scale
 FULLEST = 0.65  # opacity of a grid's largest value: ink can be read on it in light and in dark
 LEGIBLE = 16  # cells beside each other across a figure, up to which each has its value printed
@@ -22,7 +23,19 @@ def _label(name: str) -> str:
 
 
 def _short(x: float) -> str:
-    return f"{x:.2g}" if abs(x) < 100 else f"{x:.0f}"
+    text = f"{x:.2g}" if abs(x) < 100 else f"{x:.0f}"
+    return text[1:] if text.startswith("0.") else text
+
+
+def _plain(axis: Any) -> None:
+    """Less than two decades of a logarithmic axis: 10, 20, 50 instead of powers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    low, high = axis.get_view_interval()
+    if high < 100 * low:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        axis.set_minor_locator(NullLocator())
 
 
 def curves_figure(plt: Any, panels: Sequence[Panel], curves: Mapping[str, Curve]) -> Any:
@@ -33,7 +46,7 @@ def curves_figure(plt: Any, panels: Sequence[Panel], curves: Mapping[str, Curve]
     shown = [(panel, names) for panel in panels if (names := panel.chosen(tuple(curves)))]
     if not shown:
         raise ValueError(f"none of the curves {', '.join(curves)} has a panel")
-    columns = min(COLUMNS, len(shown))
+    columns = 2 if len(shown) == 4 else min(COLUMNS, len(shown))
     rows = -(-len(shown) // columns)
     figure, axes = plt.subplots(rows, columns, figsize=(7, 0.5 + 2.1 * rows), squeeze=False, layout="constrained")
     labels = list(dict.fromkeys(_label(name) for _, names in shown for name in names))
@@ -45,15 +58,18 @@ def curves_figure(plt: Any, panels: Sequence[Panel], curves: Mapping[str, Curve]
             every = slice(None, None, max(1, len(curve.steps) // POINTS))
             steps = curve.steps[every]
             ax.fill_between(steps, curve.low[every], curve.high[every], color=colour, alpha=0.2, lw=0)
-            ax.plot(steps, curve.mean[every], color=colour, lw=1.5, label=_label(name))
+            dots = {"marker": "o", "ms": 3} if len(steps) < FEW else {}
+            ax.plot(steps, curve.mean[every], color=colour, lw=1.5, label=_label(name), **dots)
         ax.set(xlabel=panel.x, ylabel=panel.axis, title=panel.title)
         ax.title.set_fontsize(9)
         if panel.limits:
             ax.set_ylim(*panel.limits)
         if panel.log:
             ax.set_yscale("log")
+            _plain(ax.yaxis)
         if panel.log_x:
             ax.set_xscale("log")
+            _plain(ax.xaxis)
         ax.grid(color="#1c1e21", alpha=0.15, lw=0.8)
         if not together and len(names) > 1:
             ax.legend(frameon=False, fontsize=7)

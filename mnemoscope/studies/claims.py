@@ -86,7 +86,8 @@ class Grid(Strict):
     @classmethod
     def of(cls, rows: Iterable[object], columns: Iterable[object], values: Float[np.ndarray, "row column"]) -> "Grid":
         """The grid of an array, four digits of it; what is not finite was not measured."""
-        kept = tuple(tuple(float(f"{x:.4g}") if np.isfinite(x) else None for x in row) for row in values)
+        # plus zero: a negative zero is none
+        kept = tuple(tuple(float(f"{x:.4g}") + 0.0 if np.isfinite(x) else None for x in row) for row in values)
         return cls(rows=tuple(map(str, rows)), columns=tuple(map(str, columns)), values=kept)
 
 

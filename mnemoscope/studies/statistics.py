@@ -28,6 +28,11 @@ def mean_interval(values: Sequence[float] | np.ndarray) -> tuple[float, Interval
     return mean, (float(result.confidence_interval.low), float(result.confidence_interval.high))
 
 
+def slope(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:
+    """The exponent b of the power law y = c x^b that fits best in logarithms."""
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
 def share_verdict(hits: Sequence[bool] | np.ndarray) -> tuple[Verdict, float, Interval]:
     """Reproduced when at least 90% of seeds do it, refuted when at most 10% do, partly in between.
 

@@ -50,24 +50,30 @@ class Cell(Strict):
 
 def scores(cell: Cell, params: dict[str, Array], x: Int[Array, "batch"]) -> Float[Array, "batch y"]:
     """u_y . W e_x, with W e_x normalised if the cell says so."""
+    if not cell.norm:  # few outputs: (U W) e costs 5 d^2 where U (W e) costs batch d^2, and so does its gradient
+        return params["E"][x] @ (params["U"] @ params["W"]).T
     carried = params["E"][x] @ params["W"].T
-    if cell.norm:
-        carried = carried - carried.mean(axis=1, keepdims=True)
-        carried = carried * jax.lax.rsqrt(jnp.square(carried).mean(axis=1, keepdims=True) + 1e-5)
+    carried = carried - carried.mean(axis=1, keepdims=True)
+    carried = carried * jax.lax.rsqrt(jnp.square(carried).mean(axis=1, keepdims=True) + 1e-5)
     return carried @ params["U"].T
 
 
+def stream(cell: Cell, seed: int | Int[Array, ""]) -> Int[Array, "step batch"]:
+    """Every draw, in the order in which they are used."""
+    up_to = jnp.asarray(np.cumsum(zipf(cell.n_inputs, cell.a))[:-1], float)
+    key = jax.random.split(jax.random.key(seed), 4)[3]
+    return jnp.searchsorted(up_to, jax.random.uniform(key, (cell.samples // cell.batch, cell.batch)), side="right")
+
+
 def start(cell: Cell, seed: int | Int[Array, ""]) -> tuple[dict[str, Array], Int[Array, "step batch"]]:
-    """The parameters before the first step, and every draw of the stream."""
+    """The parameters before the first step, and the stream."""
     keys = jax.random.split(jax.random.key(seed), 4)
     shapes = {"E": (cell.n_inputs, cell.d), "U": (cell.n_outputs, cell.d), "W": (cell.d, cell.d)}
     params = {
         name: jax.random.normal(key, shape) * cell.d**-0.5
         for key, (name, shape) in zip(keys, shapes.items(), strict=False)
     }
-    up_to = jnp.asarray(np.cumsum(zipf(cell.n_inputs, cell.a))[:-1], float)
-    draws = jnp.searchsorted(up_to, jax.random.uniform(keys[3], (cell.samples // cell.batch, cell.batch)), side="right")
-    return params, draws
+    return params, stream(cell, seed)
 
 
 def optimise(cell: Cell, seed: int | Int[Array, ""], lr: float | Float[Array, ""] | None = None) -> Float[Array, ""]:
@@ -87,18 +93,51 @@ def optimise(cell: Cell, seed: int | Int[Array, ""], lr: float | Float[Array, ""
         return {name: free[name] - rate * g for name, g in gradient.items()}, None
 
     free, _ = jax.lax.scan(step, {name: params[name] for name in moving}, draws)
-    every = jnp.arange(cell.n_inputs)
-    right = scores(cell, params | free, every).argmax(axis=1) == every % cell.n_outputs
+    return _error(cell, scores(cell, params | free, jnp.arange(cell.n_inputs)))
+
+
+def _error(cell: Cell, told: Float[Array, "x y"]) -> Float[Array, ""]:
+    right = told.argmax(axis=1) == jnp.arange(cell.n_inputs) % cell.n_outputs
     return error_mass(right, jnp.asarray(zipf(cell.n_inputs, cell.a), float))
+
+
+def overlaps(cell: Cell, seed: Int[Array, ""]) -> tuple[Float[Array, "x x"], Float[Array, "y y"], Float[Array, "x y"]]:
+    """E E^T, U U^T, and the scores before the first step."""
+    params, _ = start(cell, seed)
+    e, u, w = params["E"], params["U"], params["W"]
+    with jax.default_matmul_precision("highest"):
+        return e @ e.T, u @ u.T, e @ (u @ w).T
+
+
+def optimise_scores(
+    cell: Cell, seed: Int[Array, ""], rate: Float[Array, ""], alike: Float[Array, "x x"], told: Float[Array, "y y"],
+    begin: Float[Array, "x y"],
+) -> Float[Array, ""]:  # fmt: skip
+    r"""`optimise` for SGD in W alone, without W: its scores S = E W^T U^T follow a recursion of their own, of any d.
+
+    W <- W - rate U^T D^T E_batch, with D = (softmax - onehot) / batch, is  S <- S - rate (E E_batch^T) D (U U^T).
+    """
+
+    def step(s: Array, x: Array) -> tuple[Array, None]:
+        wrong = jax.nn.softmax(s[x], axis=1) - jax.nn.one_hot(x % cell.n_outputs, cell.n_outputs)
+        return s - rate / cell.batch * (alike[:, x] @ wrong @ told), None
+
+    with jax.default_matmul_precision("highest"):
+        return _error(cell, jax.lax.scan(step, begin, stream(cell, seed))[0])
 
 
 def errors_by_rate(
     cell: Cell, rates: tuple[float, ...], seeds: tuple[int, ...] = SEEDS
 ) -> Float[np.ndarray, "rate seed"]:
     """The error of every seed at every rate, on all devices; one compilation."""
-    pairs = [(seed, rate) for rate in rates for seed in seeds]
-    each = np.array([seed for seed, _ in pairs]), np.array([rate for _, rate in pairs], np.float32)
-    return on_devices(lambda one: optimise(cell, *one), len(pairs), LANES)(each).reshape(len(rates), len(seeds))
+    each = np.tile(seeds, len(rates)), np.repeat(np.array(rates, np.float32), len(seeds))
+    one = optimise
+    if cell.optimiser == "sgd" and not cell.norm and not cell.learned:
+        one = optimise_scores
+        known = on_devices(lambda seed: overlaps(cell, seed), len(seeds), LANES)(np.array(seeds))
+        each += tuple(np.tile(x, (len(rates), 1, 1)) for x in known)
+    found = on_devices(lambda args: one(cell, *args), len(each[0]), LANES)(each)
+    return found.reshape(len(rates), len(seeds))
 
 
 def errors(cell: Cell, seeds: tuple[int, ...] = SEEDS) -> Float[np.ndarray, "seed"]:
