@@ -6,7 +6,7 @@ import numpy as np
 from mnemoscope.arrays import Array, Float, Int
 from mnemoscope.model import bag
 from mnemoscope.seeds import on_devices
-from mnemoscope.studies.claims import Curve, Outcome, Pictures, Verdict
+from mnemoscope.studies.claims import Curve, NotSettledError, Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.statistics import MOST
 from mnemoscope.tasks import Facts
@@ -16,6 +16,7 @@ SIZES = {"quick": (4, 8, 16), "full": (8, 16, 32, 64)}  # subjects, and as many 
 DRAWS = {"quick": 10, "full": 32}
 ROOM = 64  # the widest model has so many dimensions for each subject
 RUNG = 1.2  # each width of the ladder over the one before
+RESAMPLES = 499  # of the draws, for intervals
 LANES = 2  # models at once on an accelerator: all scores of the largest are half a gigabyte
 KINDS = {"attention only": False, "attention and MLP": True}
 
@@ -50,30 +51,37 @@ def needed(right: Float[np.ndarray, "draw width"], widths: Int[np.ndarray, "widt
     return int(widths[len(whole) - np.argmin(whole[::-1])]) if not whole.all() else int(widths[0])
 
 
+def slope(rights: list[Float[np.ndarray, "draw _"]], sizes: tuple[int, ...], mlp: bool) -> tuple[float, list[int]]:
+    """The slope of log parameters against log facts, and the parameters; infinite where a size is never recalled."""
+    widths = [needed(right, ladder(size)) for right, size in zip(rights, sizes, strict=True)]
+    counts = [counted(2 * s, d, d if mlp else 0) for s, d in zip(sizes, widths, strict=True) if d is not None]
+    if len(counts) < len(sizes):
+        return np.inf, counts
+    return float(np.polyfit(np.log(np.square(sizes)), np.log(counts), 1)[0]), counts
+
+
 def hand_built(evidence: Evidence) -> Outcome:
     """F1."""
     sizes, draws = SIZES[evidence.scale], DRAWS[evidence.scale]
-    curves, seeds, slopes, sentences = {}, {}, {}, []
+    curves, seeds, found, sentences = {}, {}, {}, []
     for kind, mlp in KINDS.items():
-        parameters = []
-        for size in sizes:
-            right, widths = recall(size, mlp, draws), ladder(size)
-            d = needed(right, widths)
-            parameters.append(None if d is None else counted(2 * size, d, d if mlp else 0))
-            curves[f"{kind}: S = R = {size}"] = Curve.over_seeds(widths, right)
-            at = len(widths) - 1 if d is None else int(np.flatnonzero(widths == d)[0])
-            seeds[f"{kind}, S = {size}, d = {widths[at]}"] = right[:, at]
-        if all(parameters):
-            counts = np.array(parameters, float)
-            slopes[kind] = float(np.polyfit(np.log(np.square(sizes)), np.log(counts), 1)[0])
-            each = ", ".join(f"{int(n):,} for {s * s:,}" for s, n in zip(sizes, counts, strict=True))
-            sentences.append(f"{kind}: {each} facts, slope {slopes[kind]:.2f}")
-        else:
-            sentences.append(f"{kind}: not every size is recalled at {ROOM} dimensions for each subject")
-    keeps = [0.85 <= slopes.get(kind, np.inf) <= 1.25 for kind in KINDS]
+        rights = [recall(size, mlp, draws) for size in sizes]
+        steep, counts = slope(rights, sizes, mlp)
+        rng = np.random.default_rng(0)
+        again = (rng.integers(0, draws, draws) for _ in range(RESAMPLES))
+        each = [slope([right[rows] for right in rights], sizes, mlp)[0] for rows in again]
+        found[kind] = steep, (float(np.quantile(each, 0.025)), float(np.quantile(each, 0.975)))
+        for right, size in zip(rights, sizes, strict=True):
+            curves[f"{kind}: S = R = {size}"] = Curve.over_seeds(ladder(size), right)
+            seeds[f"{kind}, S = {size}, d = {ladder(size)[-1]}"] = right[:, -1]
+        table = ", ".join(f"{n:,} for {s * s:,}" for s, n in zip(sizes, counts, strict=False))
+        sentences.append(f"{kind}: {table} facts, slope {steep:.2f} [{found[kind][1][0]:.2f}, {found[kind][1][1]:.2f}]")
+    keeps = [0.85 <= steep <= 1.25 for steep, _ in found.values()]
     verdict: Verdict = "reproduced" if all(keeps) else "partly" if any(keeps) else "refuted"
     if evidence.scale == "quick" and verdict != "reproduced":
         verdict = "undecided"  # a ladder's rung is a fifth, and these sizes span a factor of 16 in facts only
     sentence = f"Parameters of the smallest model that recalls every fact: {'; '.join(sentences)}."
-    value = slopes.get("attention only", float(ROOM))
-    return Outcome(verdict, value, (value, value), sentence, seeds, Pictures(curves=curves))
+    value, interval = found["attention only"]
+    if not np.isfinite([value, *interval]).all():
+        raise NotSettledError(f"{sentence} Some size is not recalled even at {ROOM} dimensions for each subject.")
+    return Outcome(verdict, value, interval, sentence, seeds, Pictures(curves=curves))

@@ -106,9 +106,10 @@ def hallucination(evidence: Evidence) -> Outcome:
         if name.startswith("softmax/"):
             other = evidence.run(name)
             there = has_plateau(np.array(other.spec.look_steps()), phases(other))
-            learned = other.observed["right"][other.finished][:, -1]
+            near, learned = _nearest(other), other.observed["right"][other.finished][:, -1]
             others.append(
-                f"{name.split('/')[1]} {share_interval(there)[0]:.0%} of seeds ({learned.mean():.1%} right at the end)"
+                f"{name.split('/')[1]} {share_interval(there)[0]:.0%} of seeds (nearest to p(a | r) {near.mean():.2f}, "
+                f"{learned.mean():.1%} right at the end)"
             )
     sentence = (
         f"{share:.0%} of seeds pass through ignorance, hallucination and knowledge: {said} (median steps; published 1,500, 2,000, "
