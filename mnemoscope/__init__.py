@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         replace,
     )  # fmt: skip
     from mnemoscope.spec import SGD, Adam, Spec
-    from mnemoscope.tasks import Bigrams, Cycle, Permutation, read_corpus
+    from mnemoscope.tasks import Bigrams, Cycle, Facts, Permutation, read_corpus
     from mnemoscope.train import Run, fit
 
 _HOME = {
@@ -30,13 +30,13 @@ _HOME = {
         "Edit", "ModelConfig", "Transformer", "force_pattern", "knock_out_head", "knock_out_mlp", "patch", "replace",
     ],
     "mnemoscope.spec": ["SGD", "Adam", "Spec"],
-    "mnemoscope.tasks": ["Bigrams", "Cycle", "Permutation", "read_corpus"],
+    "mnemoscope.tasks": ["Bigrams", "Cycle", "Facts", "Permutation", "read_corpus"],
     "mnemoscope.train": ["Run", "fit"],
 }  # fmt: skip
 
 __all__ = [
-    "SGD", "Adam", "Bigrams", "Cycle", "Edit", "ModelConfig", "Permutation", "Run", "Spec", "Transformer", "UserError", "fit",
-    "force_pattern", "knock_out_head", "knock_out_mlp", "patch", "read_corpus", "replace",
+    "SGD", "Adam", "Bigrams", "Cycle", "Edit", "Facts", "ModelConfig", "Permutation", "Run", "Spec", "Transformer", "UserError",
+    "fit", "force_pattern", "knock_out_head", "knock_out_mlp", "patch", "read_corpus", "replace",
 ]  # fmt: skip
 
 

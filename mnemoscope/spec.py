@@ -66,7 +66,7 @@ class Spec(Strict):
     batch: Positive = 128
     snapshots: Positive = 2
     release: tuple[tuple[str, Positive], ...] = ()
-    watch: Literal["bigrams", "facts"] | None = None
+    watch: Literal["bigrams", "facts", "noise"] | None = None
     looks: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")

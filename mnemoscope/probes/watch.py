@@ -10,9 +10,11 @@ and, in two layers of one head, what the heads attend to and how much of each me
 
 `facts` reads every fact, in noise that stays the same: the loss and the share of right answers, the loss when only the relation or
 only the subject is shown, how far the answers are from p(a | r), and the probabilities of one fact.
+
+`noise` reads who says the noise token and who the right one (`probes.distraction`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +23,7 @@ from mnemoscope.arrays import Array, Float
 from mnemoscope.loss import cross_entropy
 from mnemoscope.model import Transformer, bag
 from mnemoscope.probes import memories
+from mnemoscope.probes.distraction import distraction
 from mnemoscope.spec import Spec
 from mnemoscope.tasks import SHOWN, Bigrams, Facts, FactWorld, World
 from mnemoscope.train import Observe
@@ -33,9 +36,9 @@ def watch_of(spec: Spec) -> Observe | None:
     """The function that a Spec's `watch` names, for `fit`."""
     if spec.watch is None:
         return None
-    task, probe = spec.task, {"bigrams": bigrams, "facts": facts}[spec.watch]
-    if task.kind != spec.watch:
-        raise ValueError(f"watch={spec.watch!r} reads the task {spec.watch!r}, got {task.kind!r}")
+    task, (kind, probe) = spec.task, PROBES[spec.watch]
+    if task.kind != kind:
+        raise ValueError(f"watch={spec.watch!r} reads the task {kind!r}, got {task.kind!r}")
     return lambda model, world: probe(task, model, world)
 
 
@@ -96,3 +99,13 @@ def by_role(task: Bigrams, model: Transformer, tokens: Array, triggers: Array) -
         "right": mean(right, roles >= 2), "global loss": mean(losses, roles == 0), "first loss": mean(losses, roles == 1),
         "context loss": mean(losses, roles >= 2),
     }  # fmt: skip
+
+
+def noise(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Float[Array, ""]]:
+    """Everything that `noise` follows through training."""
+    return distraction(task, model, SAMPLE)
+
+
+PROBES: dict[str, tuple[str, Callable[..., Mapping[str, Array]]]] = {
+    "bigrams": ("bigrams", bigrams), "facts": ("facts", facts), "noise": ("bigrams", noise),
+}  # fmt: skip

@@ -7,7 +7,8 @@ from the bigrams:
 
 Triggers are the same in all sequences (the most frequent characters, after skipping some), or drawn from pi_u for each
 sequence without replacement; outputs are uniform over all tokens, or drawn from pi_b(. | q_k). From the second time that
-a trigger is seen its output is known: those positions are *predictable*, and only the context can predict them.
+a trigger is seen its output is known: those positions are *predictable*, and only the context can predict them. With `noise` a
+trigger (a fixed one) is followed by the noise token instead with that probability, every time anew.
 
 `posterior` is the exact reader: it knows the bigrams and how triggers and outputs are drawn, and infers the rest from
 the sequence. With random triggers it weighs every set of K triggers. Drawn without replacement, the set is that of the
@@ -39,6 +40,8 @@ QUADRATURE = 400  # points of the integral over the time of the K-th arrival
 class Bigrams(Task):
     """The task. `corpus=None` takes the counts of tiny Shakespeare; `skip` passes over the most frequent characters."""
 
+    later = frozenset({"noise", "noise_token"})
+
     kind: Literal["bigrams"] = "bigrams"
     corpus: Corpus | None = None
     n_triggers: Annotated[int, Field(ge=0)] = 5
@@ -47,6 +50,8 @@ class Bigrams(Task):
     outputs: Literal["uniform", "bigram"] = "uniform"
     length: Annotated[int, Field(ge=2, le=4096)] = 256
     loss: Literal["predictable", "all"] = "predictable"
+    noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    noise_token: Annotated[int, Field(ge=0)] = 2  # '!' in tiny Shakespeare
 
     @model_validator(mode="after")
     def _check(self) -> "Bigrams":
@@ -57,6 +62,10 @@ class Bigrams(Task):
             )
         if self.loss == "predictable" and self.n_triggers == 0:
             raise ValueError("without triggers no position is predictable; take loss='all'")
+        if self.noise and self.triggers != "fixed":
+            raise ValueError("noise goes with triggers='fixed': the exact reader knows which tokens it may follow")
+        if self.noise and self.noise_token >= self.d_vocab:
+            raise ValueError(f"noise_token={self.noise_token} is no character; allowed: 0 to {self.d_vocab - 1}")
         return self
 
     @property
@@ -119,7 +128,10 @@ class Bigrams(Task):
 
         def step(z: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
             is_q = q == z
-            z = jnp.where(is_q.any(), jnp.where(is_q, o, 0).sum().astype(jnp.int32), follow(z, *now))
+            told = jnp.where(is_q, o, 0).sum().astype(jnp.int32)
+            if self.noise:  # the chance that would have chosen a bigram is free at a trigger
+                told = jnp.where(_uniform(now[1]) < self.noise, self.noise_token, told)
+            z = jnp.where(is_q.any(), told, follow(z, *now))
             return z, z
 
         rest = jax.lax.scan(step, first, (columns[: self.length], chances[: self.length]), unroll=UNROLL)[1]
@@ -141,6 +153,8 @@ class Bigrams(Task):
         """p(next | tokens so far) after each token, for a reader that infers triggers and outputs; float64, on the host."""
         bigrams, n = self.text.bigrams, self.d_vocab
         prior = np.full((n, n), 1 / n) if self.outputs == "uniform" else bigrams
+        if self.noise:
+            return self._with_noise(tokens, prior)
         # what was seen after each token, as its likelihood if it is a trigger (a) and if it is not (b)
         a, b, shown = np.ones(n), np.ones(n), np.full(n, -1)
         rows = []
@@ -156,6 +170,21 @@ class Bigrams(Task):
             told = prior[z] if shown[z] < 0 else np.eye(n)[shown[z]]
             share = self._trigger_share(z, a, b)
             rows.append(share * told + (1 - share) * bigrams[z])
+        return np.stack(rows)
+
+    def _with_noise(
+        self, tokens: Int[np.ndarray, "pos"], prior: Float[np.ndarray, "vocab output"]
+    ) -> Float[np.ndarray, "pos vocab"]:
+        """The reader's belief about each trigger's output, by Bayes: a follower is the output, or noise."""
+        n, belief, rows = self.d_vocab, prior.copy(), []
+        noise = np.eye(n)[self.noise_token]
+        for i, z in enumerate(np.asarray(tokens).tolist()):
+            if i and (last := int(tokens[i - 1])) in self.fixed_triggers:
+                fits = self.noise * noise[z] + (1 - self.noise) * np.eye(n)[z]
+                with np.errstate(invalid="ignore"):
+                    belief[last] = belief[last] * fits / (belief[last] * fits).sum()
+            told = self.noise * noise + (1 - self.noise) * belief[z]
+            rows.append(told if z in self.fixed_triggers else self.text.bigrams[z])
         return np.stack(rows)
 
     def _trigger_share(self, z: int, a: np.ndarray, b: np.ndarray) -> float:

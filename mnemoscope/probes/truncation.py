@@ -1,0 +1,36 @@
+r"""Weights with less in them: only the largest singular values of a matrix are kept.
+
+W = sum_i s_i u_i v_i^T,   s_1 >= s_2 >= ...         kept: the terms i <= rank;   rank 0 is no matrix at all
+"""
+
+from fnmatch import fnmatchcase
+
+import jax.numpy as jnp
+
+from mnemoscope.arrays import Array, Float
+from mnemoscope.config import UserError, unknown
+from mnemoscope.model import Transformer
+
+
+def keep_rank(matrix: Float[Array, "*n row column"], rank: int) -> Float[Array, "*n row column"]:
+    """The nearest matrix of at most this rank, in the sense of least squares."""
+    most = min(matrix.shape[-2:])
+    if not 0 <= rank <= most:
+        raise UserError(
+            f"a {matrix.shape[-2]} x {matrix.shape[-1]} matrix can keep 0 to {most} singular values, got {rank}"
+        )
+    u, s, v = jnp.linalg.svd(matrix, full_matrices=False)
+    return jnp.einsum("...ri,...i,...ic->...rc", u[..., :rank], s[..., :rank], v[..., :rank, :])
+
+
+def truncated(model: Transformer, pattern: str, rank: int) -> Transformer:
+    """The model with every matrix that a name or pattern matches (`*.mlp.W_*`) cut down to a rank; its biases stay."""
+    matrices = [name for name, value in model.params.items() if value.ndim >= 2]
+    chosen = [name for name in matrices if fnmatchcase(name, pattern)]
+    if not chosen:
+        raise UserError(unknown("matrix", pattern, matrices))
+    cut = {
+        name: keep_rank(jnp.asarray(model.params[name]), min(rank, min(model.params[name].shape[-2:])))
+        for name in chosen
+    }
+    return Transformer(model.config, {**model.params, **cut})

@@ -1,0 +1,67 @@
+r"""What one gradient step from zero writes, in the feed-forward memory and in the value memory of attention, from m samples.
+
+The theory's one-layer model. Tokens are 1 .. N, a trigger q and a noise token; a position carries its token and the one before it
+in orthonormal directions, x_t = E(z_t) + E~(z_{t-1}); attention is even at the start:
+
+    logits = U^T V mean_t x_t + U^T F x_T,      V = F = 0
+
+A sequence of T tokens is drawn uniformly but for the trigger, which stands at a quarter of its places and at the end. What
+follows a trigger, in the sequence and after its end (the target y), is noise with probability 1/2, else the sequence's output,
+uniform over 1 .. N. From zero the answers are all alike, so one step of length 1 on m samples leaves, with p = 1 / (N + 2),
+
+    U^T F x_T = mean_i (e_{y_i} - p)                  after q, whatever stands before it: the same column for every sample
+    U^T V E(k) = mean_i (e_{y_i} - p) c_i(k)          c(k): the share of the sequence's places that hold k
+
+The first needs the noise token to be drawn a few times. The second has to see each k as an output: about N samples.
+Only the part of F that reads the last token is used.
+"""
+
+import numpy as np
+
+from mnemoscope.arrays import Float, Int
+
+LENGTH, TRIGGERS, NOISE = 32, 8, 0.5
+
+
+def draw(
+    n: int, samples: int, rng: np.random.Generator
+) -> tuple[Float[np.ndarray, "sample token"], Int[np.ndarray, "sample"]]:
+    """How large a share of each sequence each of the tokens 1 .. N is, and the target: 0 .. N - 1, or N for noise."""
+    output = rng.integers(0, n, (samples, 1))
+    told = np.where(rng.random((samples, TRIGGERS + 1)) < NOISE, n, output)
+    # where the triggers stand says nothing, for positions are not seen: each takes a place, and what follows it another one
+    tokens = np.concatenate([told[:, :-1], rng.integers(0, n, (samples, LENGTH - 2 * TRIGGERS))], axis=1)
+    counts = np.zeros((samples, n + 1))
+    np.add.at(counts, (np.arange(samples)[:, None], tokens), 1 / LENGTH)
+    return counts[:, :n], told[:, -1]
+
+
+def margins_after(
+    n: int, counts: Float[np.ndarray, "sample token"], y: Int[np.ndarray, "sample"], sizes: Int[np.ndarray, "size"]
+) -> tuple[Float[np.ndarray, "size"], Float[np.ndarray, "size token"]]:
+    """Margins after one step on the first m samples, for each m.
+
+    By how much noise leads all tokens after the trigger (feed-forward), and by how much each token, attended to alone, is read as
+    itself rather than as another of the N tokens (attention).
+    The mean that is taken off is the same for all answers, so it does not matter to a margin.
+    """
+    column, written = np.zeros(n + 1), np.zeros((n + 1, n))
+    fed, valued = np.zeros(len(sizes)), np.zeros((len(sizes), n))
+    for i, (begin, end) in enumerate(zip([0, *sizes[:-1]], sizes, strict=True)):
+        np.add.at(column, y[begin:end], 1.0)
+        np.add.at(written, y[begin:end], counts[begin:end])
+        fed[i] = (column[n] - column[:n].max()) / end
+        others = np.where(np.eye(n, dtype=bool), -np.inf, written[:n]).max(axis=0)
+        valued[i] = (np.diagonal(written[:n]) - others) / end
+    return fed, valued
+
+
+def population_margins(n: int) -> tuple[float, float]:
+    r"""Both margins for infinitely many samples.
+
+    After the trigger noise has 1/2 and each token 1/(2N). A token k is y with probability 1/(2N), and then it is the output, which
+    stands after half of the triggers, besides its share of the free places, which it has in any case:
+
+        (1 / 2N) (r / 2 + f / N) - (1 / 2N) f / N = r / 4N,     r = triggers / T,  f = free places / T
+    """
+    return 0.5 - 0.5 / n, TRIGGERS / LENGTH / (4 * n)
