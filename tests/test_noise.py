@@ -182,7 +182,7 @@ def test_early_and_late(fed, attended, verdict):
 
 
 def test_every_judge_runs_small(monkeypatch):
-    monkeypatch.setitem(judges.SIZES, "full", ((4, 8), 4, 64))
+    monkeypatch.setitem(judges.SIZES, "full", ((8, 16), 6, 512))
     for scale in SCALES:
         spec = STUDY.settings(scale)["noisy"].spec
         small = {
