@@ -7,30 +7,28 @@ from fnmatch import fnmatchcase
 
 import jax.numpy as jnp
 
-from mnemoscope.arrays import Array, Float
+from mnemoscope.arrays import Array, Float, Int
 from mnemoscope.config import UserError, unknown
 from mnemoscope.model import Transformer
 
 
-def keep_rank(matrix: Float[Array, "*n row column"], rank: int) -> Float[Array, "*n row column"]:
-    """The nearest matrix of at most this rank, in the sense of least squares."""
+def keep_rank(matrix: Float[Array, "*n row column"], rank: int | Int[Array, ""]) -> Float[Array, "*n row column"]:
+    """The nearest matrix of at most this rank, in the sense of least squares. A rank inside `jit` is taken as it comes."""
     most = min(matrix.shape[-2:])
-    if not 0 <= rank <= most:
+    if isinstance(rank, int) and not 0 <= rank <= most:
         raise UserError(
             f"a {matrix.shape[-2]} x {matrix.shape[-1]} matrix can keep 0 to {most} singular values, got {rank}"
         )
     u, s, v = jnp.linalg.svd(matrix, full_matrices=False)
-    return jnp.einsum("...ri,...i,...ic->...rc", u[..., :rank], s[..., :rank], v[..., :rank, :])
+    kept = jnp.where(jnp.arange(most) < rank, s, 0.0)
+    return jnp.einsum("...ri,...i,...ic->...rc", u, kept, v)
 
 
-def truncated(model: Transformer, pattern: str, rank: int) -> Transformer:
+def truncated(model: Transformer, pattern: str, rank: int | Int[Array, ""]) -> Transformer:
     """The model with every matrix that a name or pattern matches (`*.mlp.W_*`) cut down to a rank; its biases stay."""
     matrices = [name for name, value in model.params.items() if value.ndim >= 2]
     chosen = [name for name in matrices if fnmatchcase(name, pattern)]
     if not chosen:
         raise UserError(unknown("matrix", pattern, matrices))
-    cut = {
-        name: keep_rank(jnp.asarray(model.params[name]), min(rank, min(model.params[name].shape[-2:])))
-        for name in chosen
-    }
+    cut = {name: keep_rank(jnp.asarray(model.params[name]), rank) for name in chosen}
     return Transformer(model.config, {**model.params, **cut})

@@ -1,16 +1,13 @@
 """N1-N3: who learns the noise, what truncation does to it, and how many samples each memory needs."""
 
-from typing import Any
-
-import jax
 import numpy as np
 
-from mnemoscope.arrays import Array, Float
+from mnemoscope.arrays import Array, Float, Params
 from mnemoscope.model import Transformer
 from mnemoscope.probes.distraction import distraction
 from mnemoscope.probes.levels import first_reach
-from mnemoscope.probes.skills import over_seeds
 from mnemoscope.probes.truncation import truncated
+from mnemoscope.seeds import on_devices
 from mnemoscope.studies.claims import Curve, NotSettledError, Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.statistics import MOST, share_verdict
@@ -25,6 +22,7 @@ READ = ("P(noise)", "P(right)", "right")
 # vocabularies, draws, and how many samples for each token there are at most; numbers of samples grow by a quarter
 SIZES = {"quick": ((16, 32, 64, 128, 256), 20, 256), "full": ((64, 128, 256, 512, 1024), 32, 64)}
 STEP = 1.25
+LANES = 8  # models at once on an accelerator
 RESAMPLES = 499
 
 
@@ -49,50 +47,53 @@ def early_and_late(evidence: Evidence) -> Outcome:
     return Outcome(verdict, share, interval, sentence, seeds, Pictures(curves=curves))
 
 
-def _cut(task: Bigrams, share: float, pattern: str = FEED_FORWARD) -> Any:
-    """A probe: what is answered with less in the feed-forward matrices."""
+def _cut(
+    run: Run, pattern: str, snapshots: range, shares: tuple[float, ...]
+) -> dict[str, Float[np.ndarray, "share snap seed"]]:
+    """What every finished seed answers at these snapshots with so much left in its feed-forward matrices; one compilation."""
+    task, config = run.spec.task, run.spec.model
+    assert isinstance(task, Bigrams)
+    clean, seeds = task.model_copy(update={"noise": 0.0}), np.flatnonzero(run.finished)
+    lanes = [(int(share * config.d_model), at, seed) for share in shares for at in snapshots for seed in seeds]
+    params = {name: np.stack([value[seed, at] for _, at, seed in lanes]) for name, value in run.snapshots.items()}
 
-    def probe(model: Transformer, world: Any) -> dict[str, Array]:
-        rank = int(share * model.config.d_model)
-        found = distraction(task.model_copy(update={"noise": 0.0}), truncated(model, pattern, rank), SAMPLE)
+    def one(each: tuple[Params, Array]) -> dict[str, Array]:
+        found = distraction(clean, truncated(Transformer(config, each[0]), pattern, each[1]), SAMPLE)
         return {name: found[name] for name in READ}
 
-    return probe
-
-
-def _over_seeds(run: Run, probe: Any, snapshot: int = -1) -> dict[str, np.ndarray]:
-    models, worlds = jax.tree.map(lambda x: np.asarray(x)[run.finished], (run.models(snapshot), run.worlds()))
-    return over_seeds(probe, models, worlds)
+    found = on_devices(one, len(lanes), LANES)((params, np.array([rank for rank, _, _ in lanes])))
+    return {name: x.reshape(len(shares), len(snapshots), len(seeds)) for name, x in found.items()}
 
 
 def truncation(evidence: Evidence) -> Outcome:
     """N2."""
     run = evidence.run("noisy")
-    task, steps = run.spec.task, np.array(run.spec.snapshot_steps())
-    assert isinstance(task, Bigrams)
-    by_share = {share: [_over_seeds(run, _cut(task, share), at) for at in range(len(steps))] for share in SHARES}
-    gone, whole = by_share[0.0][-1], by_share[1.0][-1]
+    steps = np.array(run.spec.snapshot_steps())
+    found = _cut(run, FEED_FORWARD, range(len(steps)), SHARES)
+    by_share = {share: {name: x[i] for name, x in found.items()} for i, share in enumerate(SHARES)}
+    last = {share: {name: x[-1] for name, x in each.items()} for share, each in by_share.items()}
+    gone, whole = last[0.0], last[1.0]
     hits = (gone["P(noise)"] < whole["P(noise)"]) & (gone["P(right)"] > whole["P(right)"])
     verdict, share, interval = share_verdict(hits)
-    layers = range(run.spec.model.n_layers)
-    without = [_over_seeds(run, _cut(task, 0.0, f"blocks.{layer}.mlp.W_*")) for layer in layers]
     table = "; ".join(
-        f"rho = {share:g}: {each[-1]['P(noise)'].mean():.2f}, {each[-1]['P(right)'].mean():.2f}, {each[-1]['right'].mean():.0%}"
-        for share, each in by_share.items()
+        f"rho = {share:g}: {x['P(noise)'].mean():.2f}, {x['P(right)'].mean():.2f}, {x['right'].mean():.0%}"
+        for share, x in last.items()
     )
-    single = "; ".join(
-        f"layer {n} alone: {x['P(noise)'].mean():.2f}, {x['right'].mean():.0%}"
-        for n, x in zip(layers, without, strict=True)
-    )
+    singles = []
+    for layer in range(run.spec.model.n_layers):
+        end = range(len(steps) - 1, len(steps))
+        alone = {name: x[0, 0] for name, x in _cut(run, f"blocks.{layer}.mlp.W_*", end, (0.0,)).items()}
+        singles.append(f"layer {layer} alone: {alone['P(noise)'].mean():.2f}, {alone['right'].mean():.0%}")
     sentence = (
         f"P(noise), P(right) and right answers on clean text: {table}. P(noise) and right answers without the feed-forward of "
-        f"{single}."
+        f"{'; '.join(singles)}."
     )
     curves = {
-        f"{name}: rho = {share:g}": Curve.over_seeds(steps, np.stack([x[name] for x in each], axis=1))
-        for name in READ for share, each in by_share.items()
-    }  # fmt: skip
-    seeds = {f"{name}, rho = {share:g}": each[-1][name] for name in READ for share, each in by_share.items()}
+        f"{name}: rho = {share:g}": Curve.over_seeds(steps, each[name].T)
+        for name in READ
+        for share, each in by_share.items()
+    }
+    seeds = {f"{name}, rho = {share:g}": each[name] for name in READ for share, each in last.items()}
     return Outcome(verdict, share, interval, sentence, seeds, Pictures(curves=curves))
 
 
