@@ -16,7 +16,7 @@ import tyro
 from mnemoscope.config import UserError, unknown
 
 if TYPE_CHECKING:
-    from mnemoscope.store import Store
+    from mnemoscope.store import Damage, Store
 
 Scale = Literal["quick", "full"]
 StoreDir = Annotated[Path, tyro.conf.arg(name="store", metavar="DIR", help="Folder of finished runs and ledgers.")]
@@ -492,9 +492,56 @@ def _flat(spec: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def check(repair: bool = False, store: StoreDir = DEFAULT_STORE) -> None:
+    """Verify every stored run, finding and ledger against its checksum, and say what is damaged.
+
+    Args:
+        repair: Take out what is damaged and train its runs again; findings and ledgers are made again by the next 'mnemoscope run'.
+    """
+    kept = _open(store)
+    damaged = kept.check()
+    for damage in damaged:
+        print(f"damaged {damage.kind} {damage.name[:60]}: {damage.why}")
+    if not damaged:
+        print(
+            f"nothing is damaged: {len(kept.rows())} runs and all findings and ledgers in {kept.folder} are as they were written"
+        )
+    elif not repair:
+        raise UserError(
+            f"{len(damaged)} damaged; 'mnemoscope check --repair' takes them out and trains again what they held"
+        )
+    else:
+        _repair(kept, damaged)
+
+
+def _repair(kept: "Store", damaged: "list[Damage]") -> None:
+    from mnemoscope.engine import obtain, use_all_devices
+    from mnemoscope.spec import Spec
+
+    use_all_devices(cache=kept.folder / "compiled")
+    rows = {row.id: row for row in kept.rows()}
+    for damage in damaged:
+        kept.forget(damage)
+    for row in (rows[damage.name] for damage in damaged if damage.kind == "run"):
+        try:
+            spec = Spec.model_validate_json(row.spec_json)
+        except ValueError:
+            spec = None
+        if spec is None or spec.digest() != row.spec:
+            print(
+                f"run {row.id} is taken out; its Spec is damaged too, so the next 'mnemoscope run' of its study trains it"
+            )
+            continue
+        with _console(stderr=True).status(f"training {row.id}"):
+            obtain(kept, spec, range(row.first, row.last + 1))
+        print(f"run {row.id} was trained again")
+    left = sum(damage.kind != "run" for damage in damaged)
+    print(f"repaired; {left} findings and files are made again by the next 'mnemoscope run'" if left else "repaired")
+
+
 COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_, "run": run, "ledger": ledger, "show": show, "runs": runs, "walk": walk,
-    "site": site, "explore": explore, "figure": figure, "memories": memories, "profile": profile,
+    "site": site, "explore": explore, "figure": figure, "memories": memories, "profile": profile, "check": check,
 }  # fmt: skip
 DESCRIPTION = """Grow memory in tiny transformers, look inside while it forms, and put what papers say about it to the test.
 

@@ -5,11 +5,15 @@
     STORE/ledger/<scale>/<study>.json       what a study found
 
 A file is written under another name, flushed and renamed, and only then indexed: a power cut or Ctrl-C leaves at worst
-an unreferenced file, never a row without its file. What is read back is checked: Specs strictly, files by their size.
+an unreferenced file, never a row without its file. The index has the SHA-256 of every file, and every row of it carries a seal,
+the SHA-256 of its own fields: what is read back is what was written, or it is an error that says what to do. `check` looks at
+everything.
 """
 
+import hashlib
 import json
 import os
+import re
 import sqlite3
 import tempfile
 import time
@@ -20,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, save_file
 
 from mnemoscope.config import UserError
 
@@ -28,14 +32,39 @@ if TYPE_CHECKING:  # reading the index needs no JAX
     from mnemoscope.spec import Spec
     from mnemoscope.train import Run
 
-FORMAT = 1
+FORMAT = 2
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
     spec TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, spec_json TEXT NOT NULL, file TEXT NOT NULL,
     bytes INTEGER NOT NULL, diverged INTEGER NOT NULL, seconds REAL NOT NULL, made TEXT NOT NULL, machine TEXT NOT NULL,
-    PRIMARY KEY (spec, first, last)) STRICT;
-CREATE TABLE IF NOT EXISTS findings (key TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
+    sha256 TEXT NOT NULL DEFAULT '', seal TEXT NOT NULL DEFAULT '', PRIMARY KEY (spec, first, last)) STRICT;
+CREATE TABLE IF NOT EXISTS findings (key TEXT PRIMARY KEY, body TEXT NOT NULL, seal TEXT NOT NULL DEFAULT '') STRICT;
+CREATE TABLE IF NOT EXISTS files (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, before TEXT NOT NULL, seal TEXT NOT NULL) STRICT;
 """
+# format 1 had neither checksums nor the table of files
+FROM_1 = """
+ALTER TABLE runs ADD COLUMN sha256 TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN seal TEXT NOT NULL DEFAULT '';
+ALTER TABLE findings ADD COLUMN seal TEXT NOT NULL DEFAULT '';
+"""
+MEND = "'mnemoscope check --repair' takes it out and makes it again"
+
+
+def _sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _seal(fields: Sequence[Any]) -> str:
+    """The checksum of a row: of its fields but the seal itself."""
+    return _sha(json.dumps(list(fields)).encode())
+
+
+class Damage(NamedTuple):
+    """Something that is not what was written: a run, a finding or a file, and why."""
+
+    kind: str
+    name: str
+    why: str
 
 
 class RunRow(NamedTuple):
@@ -51,6 +80,13 @@ class RunRow(NamedTuple):
     seconds: float
     made: str
     machine: str
+    sha256: str
+    seal: str
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the row is as it was written."""
+        return _seal(self[:-1]) == self.seal
 
     @property
     def id(self) -> str:
@@ -70,13 +106,51 @@ class Store:
             self.db = sqlite3.connect(self.folder / "index.sqlite3", timeout=30)
             self.db.execute("PRAGMA journal_mode=WAL")
             version = self.db.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, FORMAT):
-                raise UserError(f"store {self.folder} has format {version}; this Mnemoscope reads format {FORMAT}")
+            if version not in (0, 1, FORMAT):
+                raise UserError(
+                    f"store {self.folder} has format {version}; this Mnemoscope reads formats 1 to {FORMAT}"
+                )
+            if version == 1:
+                self._migrate()
             self.db.executescript(SCHEMA)
             self.db.execute(f"PRAGMA user_version={FORMAT}")
         except (OSError, sqlite3.Error) as error:
+            if hasattr(self, "db"):
+                self.db.close()
             raise UserError(f"cannot use {str(self.folder)!r} as a store ({error}); give a writable folder with "
                             "--store or MNEMOSCOPE_STORE") from error  # fmt: skip
+
+    def _migrate(self) -> None:
+        """Give a store of format 1 its checksums, from the files as they are; one of the wrong size gets none and stays wrong."""
+        with self.db:
+            self.db.execute("BEGIN IMMEDIATE")
+            if self.db.execute("PRAGMA user_version").fetchone()[0] != 1:  # another process was faster
+                return
+            for line in FROM_1.strip().splitlines() + SCHEMA.strip().split(";\n")[2:]:
+                self.db.execute(line)
+            for row in map(RunRow._make, self.db.execute("SELECT * FROM runs").fetchall()):
+                path = self.folder / row.file
+                whole = path.is_file() and path.stat().st_size == row.bytes
+                row = row._replace(sha256=_sha(path.read_bytes()) if whole else "lost")
+                self._put("runs", (*row[:-1], _seal(row[:-1])))
+            for key, body, _ in self.db.execute("SELECT * FROM findings").fetchall():
+                self._put("findings", (key, body, _seal((key, body))))
+            for path in (self.folder / "ledger").rglob("*.*"):
+                name, sha = path.relative_to(self.folder).as_posix(), _sha(path.read_bytes())
+                self._put("files", (name, sha, sha, _seal((name, sha, sha))))
+            self.db.execute(f"PRAGMA user_version={FORMAT}")
+
+    def _put(self, table: str, row: Sequence[Any]) -> None:
+        self.db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({','.join('?' * len(row))})", row)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn an index that SQLite cannot read into one line."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise UserError(f"the index of store {str(self.folder)!r} is damaged ({error}); move index.sqlite3 away, and what it "
+                            "held is trained again") from error  # fmt: skip
 
     @contextmanager
     def _writing(self, what: str) -> Iterator[None]:
@@ -90,7 +164,8 @@ class Store:
     def rows(self, spec: str = "") -> list[RunRow]:
         """The stored blocks whose Spec digest starts with `spec`, oldest first."""
         query = "SELECT * FROM runs WHERE substr(spec, 1, ?) = ? ORDER BY made, spec, first"
-        return [RunRow(*row) for row in self.db.execute(query, (len(spec), spec))]
+        with self._reading():
+            return [RunRow(*row) for row in self.db.execute(query, (len(spec), spec))]
 
     def find(self, start: str) -> RunRow:
         """The one stored block whose id starts so."""
@@ -120,31 +195,28 @@ class Store:
                 save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, temporary, header)
                 with open(temporary, "rb") as written:
                     os.fsync(written.fileno())
+                    sha256 = _sha(written.read())
                 os.replace(temporary, path)
             except BaseException:
                 Path(temporary).unlink(missing_ok=True)
                 raise
-            row = RunRow(digest, first, last, run.spec.canonical_json(), name, path.stat().st_size,
-                         int((~run.finished).sum()), seconds, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                         machine)  # fmt: skip
+            made, diverged = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), int((~run.finished).sum())
+            size, spec_json = path.stat().st_size, run.spec.canonical_json()
+            row = digest, first, last, spec_json, name, size, diverged, float(seconds), made, machine, sha256
             with self.db:
-                self.db.execute(f"INSERT OR REPLACE INTO runs VALUES ({','.join('?' * len(row))})", row)
+                self._put("runs", (*row, _seal(row)))
 
     def load(self, row: RunRow) -> "Run":
         """Read a stored block back; anything that does not fit its row is an error, not a guess."""
         from mnemoscope.spec import Spec
         from mnemoscope.train import Run
 
-        path = self.folder / row.file
         try:
-            if path.stat().st_size != row.bytes:
-                raise ValueError(f"{path.stat().st_size} bytes where {row.bytes} were written")
-            arrays = load_file(path)
+            arrays = load(self._file_of(row))
             spec = Spec.model_validate_json(row.spec_json)
         except (OSError, ValueError, SafetensorError) as error:
             reason = str(error).splitlines()[0]
-            raise UserError(f"stored run {row.id} is damaged ({reason}); delete it with 'mnemoscope runs --delete "
-                            f"{row.id}' and it will be trained again") from error  # fmt: skip
+            raise UserError(f"stored run {row.id} is damaged ({reason}); {MEND}") from error
 
         def under(prefix: str) -> dict[str, np.ndarray]:
             return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
@@ -153,6 +225,17 @@ class Store:
             spec, tuple(range(row.first, row.last + 1)), under("snapshots/"), arrays["loss_steps"], arrays["losses"],
             arrays["good_steps"], under("observed/"),
         )  # fmt: skip
+
+    def _file_of(self, row: RunRow) -> bytes:
+        """The bytes of a stored block, which are those that were written, or a ValueError says what is wrong."""
+        if not row.sealed:
+            raise ValueError("its row in the index is not what was written")
+        data = (self.folder / row.file).read_bytes()
+        if len(data) != row.bytes:
+            raise ValueError(f"{len(data)} bytes where {row.bytes} were written")
+        if _sha(data) != row.sha256:
+            raise ValueError("its bytes are not those that were written")
+        return data
 
     def blocks(self, spec: "Spec", seeds: Sequence[int]) -> tuple[list[RunRow], list[int]]:
         """Stored blocks that hold wanted seeds, each seed once, and the seeds that no block holds."""
@@ -176,25 +259,79 @@ class Store:
 
     def finding(self, key: str) -> dict[str, Any] | None:
         """A finding kept under this key, if there is one."""
-        row = self.db.execute("SELECT body FROM findings WHERE key=?", (key,)).fetchone()
-        return json.loads(row[0]) if row else None
+        with self._reading():
+            row = self.db.execute("SELECT * FROM findings WHERE key=?", (key,)).fetchone()
+        if row and _seal(row[:-1]) != row[-1]:
+            raise UserError(f"a stored finding ({key[:12]}) is damaged; {MEND}")
+        return json.loads(row[1]) if row else None
 
     def keep_finding(self, key: str, body: dict[str, Any]) -> None:
         """Keep a finding under a key that changes when anything it rests on changes."""
+        text = json.dumps(body)
         with self._writing("a finding"), self.db:
-            self.db.execute("INSERT OR REPLACE INTO findings VALUES (?, ?)", (key, json.dumps(body)))
+            self._put("findings", (key, text, _seal((key, text))))
 
     def write_text(self, name: str, text: str) -> Path:
-        """Write a file of the store in one go."""
-        path = self.folder / name
+        """Write a file of the store in one go; until it has its name, the one before it counts too."""
+        path, sha = self.folder / name, _sha(text.encode())
         with self._writing(name):
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_suffix(path.suffix + ".tmp")
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_text(text, encoding="utf-8", newline="\n")
+            before = _sha(path.read_bytes()) if path.is_file() else sha
+            with self.db:
+                self._put("files", (name, sha, before, _seal((name, sha, before))))
             os.replace(temporary, path)
         return path
 
     def read_text(self, name: str) -> str | None:
-        """A file of the store, if it is there."""
+        """A file of the store, if it is there; one that is not as it was written is an error."""
         path = self.folder / name
-        return path.read_text(encoding="utf-8") if path.is_file() else None
+        if not path.is_file():
+            return None
+        with self._reading():
+            row = self.db.execute("SELECT * FROM files WHERE name=?", (name,)).fetchone()
+        if why := self._wrong(path, row):
+            raise UserError(f"{name} in store {str(self.folder)!r} is damaged ({why}); {MEND}")
+        return path.read_text(encoding="utf-8")
+
+    def _wrong(self, path: Path, row: tuple[str, str, str, str] | None) -> str:
+        """What is wrong with a file that the index knows, or nothing."""
+        if row is None:
+            return "" if path.suffix == ".md" else "the index does not know it"
+        if _seal(row[:-1]) != row[-1]:
+            return "its row in the index is not what was written"
+        return "" if _sha(path.read_bytes()) in row[1:3] else "its bytes are not those that were written"
+
+    def check(self) -> list[Damage]:
+        """Everything in the store that is not as it was written."""
+        found = []
+        with self._reading():
+            if (said := self.db.execute("PRAGMA integrity_check").fetchone()[0]) != "ok":
+                raise sqlite3.DatabaseError(said)
+            findings, files = (self.db.execute(f"SELECT * FROM {table}").fetchall() for table in ("findings", "files"))
+        for row in self.rows():
+            try:
+                self._file_of(row)
+            except (OSError, ValueError) as error:
+                found.append(Damage("run", row.id, str(error).splitlines()[0]))
+        found += [
+            Damage("finding", row[0], "it is not what was written") for row in findings if _seal(row[:-1]) != row[-1]
+        ]
+        for row in files:
+            path = self.folder / row[0]
+            why = self._wrong(path, row) if path.is_file() else "it is gone"
+            found += [Damage("file", row[0], why)] if why else []
+        return found
+
+    def forget(self, damage: Damage) -> None:
+        """Take out what is damaged, so that it is made again when it is next asked for."""
+        with self._writing(f"the removal of {damage.name}"), self.db:
+            if damage.kind == "run":
+                spec, first, last = re.fullmatch(r"(.*)/(-?\d+)-(-?\d+)", damage.name, re.DOTALL).groups()  # pyright: ignore[reportOptionalMemberAccess]
+                self.db.execute("DELETE FROM runs WHERE spec=? AND first=? AND last=?", (spec, int(first), int(last)))
+                return
+            column = {"finding": "key", "file": "name"}[damage.kind]
+            self.db.execute(f"DELETE FROM {damage.kind}s WHERE {column}=?", (damage.name,))
+        if damage.kind == "file":
+            (self.folder / damage.name).unlink(missing_ok=True)

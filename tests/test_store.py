@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from mnemoscope import engine
+from mnemoscope import cli, engine
 from mnemoscope.config import UserError
 from mnemoscope.engine import obtain, select
 from mnemoscope.model import ModelConfig
@@ -105,7 +105,7 @@ def test_a_damaged_file_is_told_with_the_way_out(store, damage):
     obtain(store, SPEC, range(2))
     (row,) = store.rows()
     (store.folder / row.file).write_bytes(damage)
-    with pytest.raises(UserError, match=f"stored run {row.id} is damaged .*delete it with 'mnemoscope runs"):
+    with pytest.raises(UserError, match=f"stored run {row.id} is damaged .*'mnemoscope check --repair'"):
         obtain(store, SPEC, range(2))
     store.delete(row)
     assert store.rows() == []
@@ -160,10 +160,128 @@ def test_folders_that_cannot_be_stores(tmp_path):
     with sqlite3.connect(tmp_path / "new" / "index.sqlite3") as db:
         db.execute("PRAGMA user_version=99")
     db.close()
-    with pytest.raises(UserError, match="has format 99; this Mnemoscope reads format 1"):
+    with pytest.raises(UserError, match="has format 99; this Mnemoscope reads formats 1 to 2"):
         Store(tmp_path / "new")
 
 
 def test_only_consecutive_seeds_are_stored(store):
     with pytest.raises(UserError, match=r"consecutive seeds, got \[0, 2\]"):
         store.save(fit(SPEC, [0, 2]), 1.0, "m")
+
+
+def everything(folder):
+    """All that a store says: every run's numbers, every finding, every file."""
+    kept = Store(folder)
+    try:
+        runs = {row.id: kept.load(row) for row in kept.rows()}
+        numbers = {
+            name: [run.losses.tobytes(), *(run.snapshots[k].tobytes() for k in sorted(run.snapshots))]
+            for name, run in runs.items()
+        }
+        return numbers, kept.finding("a key"), kept.read_text("ledger/quick/x.json")
+    finally:
+        kept.db.close()
+
+
+@pytest.fixture
+def filled(tmp_path):
+    kept = Store(tmp_path / "s")
+    obtain(kept, SPEC, range(2))
+    kept.keep_finding("a key", {"value": 0.25, "sentence": "so it is"})
+    kept.write_text("ledger/quick/x.json", "one\n")
+    kept.write_text("ledger/quick/x.json", "two\n")
+    kept.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    kept.db.close()
+    return kept.folder
+
+
+def test_no_flipped_byte_gives_a_wrong_number(filled):
+    """Each file, bytes all over it: what is read is what was written, or one line says that it is not."""
+    good, noticed, told, rng = everything(filled), {}, [], np.random.default_rng(0)
+    for path in [p for p in filled.rglob("*") if p.is_file() and p.suffix in (".safetensors", ".json", ".sqlite3")]:
+        data = path.read_bytes()
+        for at in rng.integers(0, len(data), 60).tolist():
+            path.write_bytes(data[:at] + bytes([data[at] ^ (1 << rng.integers(8))]) + data[at + 1 :])
+            for rest in ("-wal", "-shm"):
+                (filled / f"index.sqlite3{rest}").unlink(missing_ok=True)
+            try:
+                said = everything(filled)
+            except UserError as error:
+                noticed[path.suffix] = noticed.get(path.suffix, 0) + 1
+                told.append(str(error))
+            else:
+                # an index row that is gone is trained again; nothing that is read is wrong
+                assert all(said[0][name] == good[0][name] for name in said[0])
+                assert said[1] in (good[1], None)
+                assert said[2] == good[2]
+        path.write_bytes(data)
+        for rest in ("-wal", "-shm"):
+            (filled / f"index.sqlite3{rest}").unlink(missing_ok=True)
+    assert not any("\n" in line for line in told)
+    assert noticed[".safetensors"] == noticed[".json"] == 60
+    assert noticed[".sqlite3"] >= 1, "most of its pages are empty space"
+    assert everything(filled) == good
+
+
+def test_swapped_and_cut_files_are_noticed_and_repaired(filled, capsys):
+    kept = Store(filled)
+    obtain(kept, SPEC, range(2, 4))
+    whole = obtain(kept, SPEC, range(4)).losses
+    first, second = (filled / row.file for row in kept.rows())
+    assert kept.check() == []
+    a, b = first.read_bytes(), second.read_bytes()
+    assert len(a) == len(b), "sizes alone would not tell"
+    first.write_bytes(b)
+    second.write_bytes(a)
+    (filled / "ledger/quick/x.json").write_text("three\n")
+    assert {(d.kind, d.why) for d in kept.check()} == {
+        ("run", "its bytes are not those that were written"), ("file", "its bytes are not those that were written"),
+    }  # fmt: skip
+    assert len(kept.check()) == 3
+    with pytest.raises(UserError, match="3 damaged; 'mnemoscope check --repair'"):
+        cli.check(store=filled)
+    cli.check(repair=True, store=filled)
+    assert "was trained again" in capsys.readouterr().out
+    assert kept.check() == []
+    np.testing.assert_array_equal(obtain(kept, SPEC, range(4)).losses, whole, "bit for bit")
+    assert kept.read_text("ledger/quick/x.json") is None
+
+
+def test_a_file_that_was_not_yet_renamed_still_counts(filled, monkeypatch):
+    """A power cut between the index and the rename: the old file is there, and it is good."""
+    kept = Store(filled)
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("power cut")))
+    with pytest.raises(UserError, match="could not write"):
+        kept.write_text("ledger/quick/x.json", "three\n")
+    assert kept.read_text("ledger/quick/x.json") == "two\n"
+    assert kept.check() == []
+
+
+def test_a_store_of_format_1_gets_its_checksums(tmp_path):
+    """The tables as version 0.1.0 made them, with one run, one that was cut, one finding and one ledger."""
+    kept = Store(tmp_path / "s")
+    obtain(kept, SPEC, range(2))
+    obtain(kept, SPEC, range(2, 4))
+    rows = kept.rows()
+    kept.db.close()
+    (tmp_path / "s/index.sqlite3").unlink()
+    (tmp_path / "s" / rows[1].file).write_bytes(b"cut")
+    db = sqlite3.connect(tmp_path / "s/index.sqlite3")
+    db.executescript("""
+CREATE TABLE IF NOT EXISTS runs (
+    spec TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, spec_json TEXT NOT NULL, file TEXT NOT NULL,
+    bytes INTEGER NOT NULL, diverged INTEGER NOT NULL, seconds REAL NOT NULL, made TEXT NOT NULL, machine TEXT NOT NULL,
+    PRIMARY KEY (spec, first, last)) STRICT;
+CREATE TABLE IF NOT EXISTS findings (key TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
+PRAGMA user_version=1;""")
+    with db:
+        db.executemany("INSERT INTO runs VALUES (?,?,?,?,?,?,?,?,?,?)", [row[:10] for row in rows])
+        db.execute("INSERT INTO findings VALUES ('a key', '{\"value\": 1}')")
+    db.close()
+    (tmp_path / "s/ledger/quick").mkdir(parents=True)
+    (tmp_path / "s/ledger/quick/x.json").write_text("one\n")
+    again = Store(tmp_path / "s")
+    assert again.load(again.rows()[0]).seeds == (0, 1)
+    assert again.finding("a key") == {"value": 1}
+    assert again.read_text("ledger/quick/x.json") == "one\n"
+    assert [(d.kind, d.why) for d in again.check()] == [("run", f"3 bytes where {rows[1].bytes} were written")]
