@@ -10,19 +10,21 @@ and, in two layers of one head, what the heads attend to and how much of each me
 
 `facts` reads every fact, in noise that stays the same: the loss and the share of right answers, the loss when only the relation or
 only the subject is shown, how far the answers are from p(a | r), and the probabilities of one fact.
+
+`hops` reads the share of right answers to each number of hops, at every position of one fixed sample of contexts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import jax
 import jax.numpy as jnp
 
 from mnemoscope.arrays import Array, Float
 from mnemoscope.loss import cross_entropy
-from mnemoscope.model import Transformer, bag
+from mnemoscope.model import Edit, Transformer, bag, early_logits
 from mnemoscope.probes import memories
 from mnemoscope.spec import Spec
-from mnemoscope.tasks import SHOWN, Bigrams, Facts, FactWorld, World
+from mnemoscope.tasks import SHOWN, Bigrams, Facts, FactWorld, Hops, HopWorld, World
 from mnemoscope.train import Observe
 
 SAMPLE, SAMPLE_KEY = 64, 2**31 - 1
@@ -33,7 +35,7 @@ def watch_of(spec: Spec) -> Observe | None:
     """The function that a Spec's `watch` names, for `fit`."""
     if spec.watch is None:
         return None
-    task, probe = spec.task, {"bigrams": bigrams, "facts": facts}[spec.watch]
+    task, probe = spec.task, {"bigrams": bigrams, "facts": facts, "hops": hops}[spec.watch]
     if task.kind != spec.watch:
         raise ValueError(f"watch={spec.watch!r} reads the task {spec.watch!r}, got {task.kind!r}")
     return lambda model, world: probe(task, model, world)
@@ -80,6 +82,16 @@ def facts(task: Facts, model: Transformer, world: FactWorld) -> Mapping[str, Flo
             found["distance to p(a | r)"] = jnp.abs(said - by_relation).sum(axis=-1).mean() / 2
             found["p(a)"] = said[task.subjects // 2, task.relations // 2].mean(axis=0)
     return found
+
+
+def hops(task: Hops, model: Transformer, world: HopWorld, edits: Iterable[Edit] = ()) -> Mapping[str, Float[Array, ""]]:
+    """The share of right answers by number of hops, each read after its layer, or after the last if there are fewer."""
+    contexts = jax.vmap(lambda key: task.context(key=key))(jax.random.split(jax.random.key(SAMPLE_KEY), SAMPLE))
+    answers = jax.vmap(lambda context: task.answers(world, context))(contexts)
+    tokens = contexts.reshape(SAMPLE, task.n_ctx)
+    said = jax.vmap(lambda row: early_logits(model.config, model.params, row, edits))(tokens).argmax(axis=-1)
+    after = [min(level, model.config.n_layers - 1) for level in range(task.levels)]
+    return {f"{2**level} hops": (said[:, after[level]] == answers[:, level]).mean() for level in range(task.levels)}
 
 
 def by_role(task: Bigrams, model: Transformer, tokens: Array, triggers: Array) -> dict[str, Float[Array, ""]]:
