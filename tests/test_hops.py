@@ -14,13 +14,18 @@ from mnemoscope.config import UserError
 from mnemoscope.explorer import packed
 from mnemoscope.loss import batch_loss, loss_and_gradient
 from mnemoscope.model import ModelConfig, Transformer, bag, early_logits, fast, forward, init, knock_out_head, long
+from mnemoscope.probes.hops import by_level, read_after, silenced
 from mnemoscope.probes.walk import walk
 from mnemoscope.probes.watch import hops, watch_of
 from mnemoscope.report.site import piece_of
 from mnemoscope.spec import Adam, Spec
+from mnemoscope.studies.claims import SCALES, NotSettledError, Setting
+from mnemoscope.studies.evidence import Evidence
+from mnemoscope.studies.hops import STUDY, built, order, trained
+from mnemoscope.studies.hops.settings import SIZES, curriculum, only
 from mnemoscope.tasks import Hops, HopWorld, Permutation
 from mnemoscope.theory.hops import hop_model, write_hops
-from mnemoscope.train import draw, fit
+from mnemoscope.train import Run, draw, fit
 
 
 def followed(hidden, context, a, b, hops):
@@ -187,6 +192,19 @@ def test_scaled_parameters_start_so_many_times_as_large():
         ModelConfig(scaled=(("*.W_X", 0.1),))
 
 
+def test_orthogonal_embeddings_are_of_their_usual_length():
+    config = ModelConfig(d_model=16, n_heads=1, orthogonal=True)
+    params = init(config, 3, 12, key=jax.random.key(0))
+    rows = np.concatenate([params["embed.W_E"], params["pos_embed.W_pos"]])
+    np.testing.assert_allclose(rows @ rows.T, 16 * np.eye(15), atol=1e-4)
+    plain = init(config.model_copy(update={"orthogonal": False}), 3, 12, key=jax.random.key(0))
+    assert all(np.array_equal(x, plain[name]) for name, x in params.items() if name.startswith(("blocks", "unembed")))
+    bag_of = init(ModelConfig(d_model=4, n_heads=1, orthogonal=True, positions=False), 3, 9, key=jax.random.key(0))
+    np.testing.assert_allclose(bag_of["embed.W_E"] @ bag_of["embed.W_E"].T, 4 * np.eye(3), atol=1e-4)
+    with pytest.raises(UserError, match="orthogonal=True needs a width of at least 17, for so many embeddings, got 16"):
+        init(config, 3, 14, key=jax.random.key(0))
+
+
 def test_what_is_written_for_plain_transformers_says_no():
     task = Hops(n=3, k=2)
     model = ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False)
@@ -280,16 +298,171 @@ def test_written_weights_need_every_layer(n, k):
         assert right(task, world, contexts, silenced)[-1, -1] < 0.6, f"layer {layer} silenced"
 
 
-def test_the_watch_reads_what_the_written_model_knows():
+def test_probes_read_what_the_written_model_knows():
     task = Hops(n=3, k=4)
     world = task.world(key=jax.random.key(0))
     model = Transformer(hop_model(task), write_hops(task, world.hidden))
     assert {name: float(x) for name, x in hops(task, model, world).items()} == {"1 hops": 1, "2 hops": 1, "4 hops": 1}
-    silenced = hops(task, model, world, (knock_out_head(model.config, 1, 0),))
-    assert float(silenced["1 hops"]) == 1
-    assert float(silenced["2 hops"]) < 0.6
-    assert float(silenced["4 hops"]) < 0.6
+    known = np.asarray(read_after(task, model, world)) == 1
+    np.testing.assert_array_equal(known, np.eye(3, dtype=bool))
+    intact = np.asarray(silenced(task, model, world)) == 1
+    np.testing.assert_array_equal(intact, np.tril(np.ones((3, 3), bool), -1))  # only what is read before the silence
     short = {name: x for name, x in model.params.items() if not name.startswith("blocks.2")}
-    cut = hops(task, Transformer(model.config.model_copy(update={"n_layers": 2}), short), world)
-    assert float(cut["2 hops"]) == 1
-    assert float(cut["4 hops"]) < 0.6
+    cut = by_level(task, Transformer(model.config.model_copy(update={"n_layers": 2}), short), world)
+    assert cut[:2].tolist() == [1, 1]
+    assert cut[2] < 0.6
+
+
+# judges on planted looks ----------------------------------------------------------------------------------------------
+
+SEEDS, LOOKS = 10, (0, 100, 200, 300, 400)
+
+
+def planted(task, curves, steps=400, layers=None):
+    """A run of ten seeds whose looks say this: number of hops -> a row for all seeds, or one for each."""
+    model = ModelConfig(d_model=4, n_heads=1, n_layers=layers or task.levels, d_mlp=0, bias=False, causal=False)
+    spec = Spec(task=task, model=model, steps=steps, watch="hops", looks=4)
+    observed = {f"{h} hops": np.broadcast_to(np.array(rows, float), (SEEDS, 5)) for h, rows in curves.items()}
+    params = init(model, task.d_vocab, task.n_ctx, key=jax.random.key(0))
+    snapshots = {name: np.broadcast_to(np.asarray(x), (SEEDS, 1, *x.shape)) for name, x in params.items()}
+    return Run(
+        spec, tuple(range(SEEDS)), snapshots, np.array([steps]), np.zeros((SEEDS, 1)), np.full(SEEDS, steps), observed
+    )
+
+
+def evidence_of(runs, scale="full"):
+    return Evidence(scale, {name: Setting(run.spec, SEEDS) for name, run in runs.items()}, runs.__getitem__)
+
+
+CHANCE = [0.25] * 5
+FIRST, SECOND, THIRD = [0.25, 0.95, 1, 1, 1], [0.25, 0.5, 0.95, 1, 1], [0.25, 0.25, 0.3, 0.95, 1]
+K1, K2, K4 = (Hops(n=4, k=k) for k in (1, 2, 4))
+
+
+def hard_runs(four=CHANCE, two=SECOND, mixture=THIRD, long=400):
+    return {
+        "hard/k=1": planted(K1, {1: FIRST}), "hard/k=2": planted(K2, {1: CHANCE, 2: two}),
+        "hard/k=4": planted(K4, {1: CHANCE, 2: CHANCE, 4: four}), "mixture/k=4": planted(K4, {1: FIRST, 2: SECOND, 4: mixture}),
+        "long/k=4": planted(K4, {1: CHANCE, 2: CHANCE, 4: four}, steps=long),
+    }  # fmt: skip
+
+
+def test_hard_training_fails_and_its_cost_is_compared_with_an_exponential():
+    # known at 100 steps for k = 1, at 200 for k = 2: an exponential is at 200 * 2^2 = 800 for k = 4
+    outcome = trained.hard_only(evidence_of(hard_runs(long=800)))
+    assert outcome.verdict == "reproduced"
+    assert "an exponential would be at 800" in outcome.sentence
+    assert outcome.value == 1
+    assert trained.hard_only(evidence_of(hard_runs(long=796))).verdict == "partly", (
+        "not trained for long enough to tell"
+    )
+    assert trained.hard_only(evidence_of(hard_runs(long=800), "quick")).verdict == "undecided"
+    assert trained.hard_only(evidence_of(hard_runs(four=THIRD, long=800))).verdict == "refuted"
+    assert trained.hard_only(evidence_of(hard_runs(four=THIRD), "quick")).verdict == "refuted"
+    assert trained.hard_only(evidence_of(hard_runs(mixture=CHANCE, long=800))).verdict == "partly", "nothing learns it"
+    assert trained.hard_only(evidence_of(hard_runs(four=[0.25] * 4 + [0.4], long=800))).verdict == "partly"
+    never = trained.hard_only(evidence_of(hard_runs(two=CHANCE, long=800)))
+    assert never.verdict == "partly"
+    assert "never for k = 2" in never.sentence
+    assert "steps, k = 2" not in never.by_seed
+
+
+def some(rows, n):
+    """The first n of ten seeds do it, the others stay at chance."""
+    return [rows] * n + [CHANCE] * (SEEDS - n)
+
+
+@pytest.mark.parametrize(
+    ("pure", "replay", "full", "quick"),
+    [(10, 10, "reproduced", "reproduced"), (9, 0, "reproduced", "reproduced"), (8, 10, "partly", "undecided"),
+     (0, 10, "partly", "undecided"), (1, 1, "refuted", "undecided")],
+)  # fmt: skip
+def test_a_curriculum_is_judged_by_its_pure_reading(pure, replay, full, quick):
+    kinds = {"pure": pure, "replay": replay}
+    runs = {f"curriculum/{n}": planted(K4, {1: FIRST, 2: SECOND, 4: some(THIRD, k)}) for n, k in kinds.items()}
+    assert trained.by_curriculum(evidence_of(runs)).verdict == full
+    assert trained.by_curriculum(evidence_of(runs, "quick")).verdict == quick
+
+
+def test_a_curriculum_that_knew_and_lost_it_has_failed():
+    lost = planted(K4, {1: [0.25, 1, 1, 0.3, 0.3], 2: SECOND, 4: [0.25, 0.3, 0.95, 0.95, 0.5]})
+    outcome = trained.by_curriculum(evidence_of({"curriculum/pure": lost, "curriculum/replay": lost}))
+    assert outcome.verdict == "refuted"
+    assert "at some look 100%; 100% no longer know 1 hop" in outcome.sentence
+
+
+@pytest.mark.parametrize(("n", "verdict"), [(10, "reproduced"), (5, "partly"), (1, "refuted")])
+def test_a_mixture_is_judged_by_its_share_of_seeds(n, verdict):
+    runs = {
+        "hard/k=1": planted(K1, {1: FIRST}), "mixture/k=2": planted(K2, {1: FIRST, 2: SECOND}),
+        "mixture/k=4": planted(K4, {1: FIRST, 2: SECOND, 4: some([0.25, 0.3, 0.3, 0.4, 1], n)}),
+    }  # fmt: skip
+    outcome = trained.by_mixture(evidence_of(runs))
+    assert outcome.verdict == verdict
+    if n == 10:
+        assert "100 for k = 1, 200 for k = 2, 400 for k = 4, as k to the power 1.00" in outcome.sentence
+    if n == 1:
+        assert "never for k = 4, as k to the power 1.00" in outcome.sentence
+
+
+def test_order_and_layers_by_hand():
+    steps = np.array([[100, 100, 200], [200, 100, 100], [300, 300, 300.0]])
+    assert order.in_order(steps).tolist() == [True, False, False]
+    without = np.ones((3, 2, 2))
+    without[0, 0, 0] = without[0, 1, 1] = 0.3
+    without[1, 0, 0] = 0.3  # layer 1 is not needed
+    without[2, [0, 1], [0, 1]] = 0.3, 5 / 8  # exactly half way is not lost
+    assert order.needs_each(without, 0.25).tolist() == [True, False, False]
+
+
+def test_the_order_is_judged_with_its_layers_and_its_control(monkeypatch):
+    def outcome(two=SECOND, knows=10, four_below=CHANCE, silent=0.25):
+        monkeypatch.setattr(order, "silenced", lambda *_: jnp.full((3, 3), silent))
+        runs = {
+            "mixture/k=4": planted(K4, {1: FIRST, 2: two, 4: some(THIRD, knows)}),
+            "curriculum/shallow": planted(K4, {1: FIRST, 2: SECOND, 4: four_below}, layers=2),
+        }
+        monkeypatch.setattr(order.silenced, "__name__", f"silenced {silent}", raising=False)
+        return order.layer_by_layer(evidence_of(runs))
+
+    assert outcome().verdict == "reproduced"
+    assert outcome(two=FIRST).verdict == "refuted", "at the same look"
+    assert outcome(silent=0.9).verdict == "refuted", "no layer is needed"
+    assert outcome(four_below=THIRD).verdict == "partly", "fewer layers do as well"
+    assert outcome(knows=8).verdict == "reproduced"
+    with pytest.raises(NotSettledError, match="7 of 10 seeds know 4 hops at the end; the order needs 8"):
+        outcome(knows=7)
+
+
+# the study ------------------------------------------------------------------------------------------------------------
+
+
+def test_stages_share_out_what_they_should():
+    assert only(0, 3, 0.2) == (1, 0, 0)
+    assert only(2, 3) == (0, 0, 1)
+    assert only(2, 3, 0.2) == pytest.approx((0.1, 0.1, 0.8))
+    assert curriculum(2000, 0.2) == ((0, (1, 0, 0)), (400, (0.2, 0.8, 0)), (1200, (0.1, 0.1, 0.8)))
+
+
+def test_hand_built_judge(monkeypatch):
+    monkeypatch.setitem(built.SIZES, "quick", ((2, 3), (4, 3)))
+    monkeypatch.setitem(built.DRAWS, "quick", 2)
+    outcome = built.hand_built(Evidence("quick", {}, {}.__getitem__))
+    assert outcome.verdict == "reproduced"
+    assert outcome.by_seed["k = 4, N = 3, 2 of 3 layers"].max() < 0.6
+    monkeypatch.setattr(built, "write_hops", lambda task, hidden: write_hops(task, jnp.roll(hidden, 1, axis=1)))
+    assert built.hand_built(Evidence("quick", {}, {}.__getitem__)).verdict == "refuted"
+
+
+def test_every_judge_of_trained_settings_runs(monkeypatch):
+    for scale in SCALES:
+        monkeypatch.setitem(SIZES, scale, SIZES[scale]._replace(d=32, steps=10, looks=2, mixtures=(2, 4), long=2))
+        settings = {n: Setting(s.spec.model_copy(update={"batch": 2}), 8) for n, s in STUDY.settings(scale).items()}
+        assert ("long/k=4" in settings, settings["curriculum/shallow"].spec.model.n_layers) == (True, 2)
+    evidence = Evidence(
+        "full", settings, lambda name: fit(settings[name].spec, range(8), watch_of(settings[name].spec))
+    )
+    for test in STUDY.tests[1:]:
+        found = evidence.finding(test.settings(settings), test.judge)
+        assert found.verdict in ("refuted", "partly", "undecided")
+        assert found.seeds == 8

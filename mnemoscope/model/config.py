@@ -30,12 +30,13 @@ class ModelConfig(Strict):
     unit length, N(0, 1/d). `constant` lists (name or pattern, value): parameters that start at one value everywhere.
 
     `causal=False` lets every position see every other. `scaled` lists (name or pattern, factor): parameters that start so many
-    times as large as they are drawn.
+    times as large as they are drawn. `orthogonal` draws the embeddings of tokens and positions at right angles to each other, of
+    the length that they would have on average.
     """
 
     later = frozenset({
         "unembed_bias", "act", "mlp_layers", "identity", "head_dim", "positions", "attention", "attn_residual", "unit_embeddings",
-        "constant", "causal", "scaled",
+        "constant", "causal", "scaled", "orthogonal",
     })  # fmt: skip
 
     d_model: Size = 32
@@ -58,6 +59,7 @@ class ModelConfig(Strict):
     constant: tuple[tuple[str, float], ...] = ()
     causal: bool = True
     scaled: tuple[tuple[str, float], ...] = ()
+    orthogonal: bool = False
 
     @property
     def d_head(self) -> int:

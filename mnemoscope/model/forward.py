@@ -61,6 +61,15 @@ def init(config: ModelConfig, d_vocab: int, n_ctx: int, d_vocab_out: int | None 
         else:
             bound = fan_in.get(last, config.d_model) ** -0.5
             params[name], uniform = uniform[: sizes[name]].reshape(shape) * bound, uniform[sizes[name] :]
+    if config.orthogonal:
+        drawn = {name: jnp.asarray(params[name]) for name in ("embed.W_E", "pos_embed.W_pos") if name in params}
+        rows = sum(len(x) for x in drawn.values())
+        if rows > config.d_model:
+            raise UserError(
+                f"orthogonal=True needs a width of at least {rows}, for so many embeddings, got {config.d_model}"
+            )
+        axes = jnp.linalg.qr(jnp.concatenate(list(drawn.values())).T)[0].T * length * config.d_model**0.5
+        params |= dict(zip(drawn, jnp.split(axes, [d_vocab]), strict=False))
     for name, factor in config.factors().items():
         params[name] = jnp.asarray(params[name]) * factor
     return params

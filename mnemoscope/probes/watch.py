@@ -14,15 +14,16 @@ only the subject is shown, how far the answers are from p(a | r), and the probab
 `hops` reads the share of right answers to each number of hops, at every position of one fixed sample of contexts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
 from mnemoscope.arrays import Array, Float
 from mnemoscope.loss import cross_entropy
-from mnemoscope.model import Edit, Transformer, bag, early_logits
+from mnemoscope.model import Transformer, bag
 from mnemoscope.probes import memories
+from mnemoscope.probes.hops import by_level
 from mnemoscope.spec import Spec
 from mnemoscope.tasks import SHOWN, Bigrams, Facts, FactWorld, Hops, HopWorld, World
 from mnemoscope.train import Observe
@@ -84,14 +85,10 @@ def facts(task: Facts, model: Transformer, world: FactWorld) -> Mapping[str, Flo
     return found
 
 
-def hops(task: Hops, model: Transformer, world: HopWorld, edits: Iterable[Edit] = ()) -> Mapping[str, Float[Array, ""]]:
-    """The share of right answers by number of hops, each read after its layer, or after the last if there are fewer."""
-    contexts = jax.vmap(lambda key: task.context(key=key))(jax.random.split(jax.random.key(SAMPLE_KEY), SAMPLE))
-    answers = jax.vmap(lambda context: task.answers(world, context))(contexts)
-    tokens = contexts.reshape(SAMPLE, task.n_ctx)
-    said = jax.vmap(lambda row: early_logits(model.config, model.params, row, edits))(tokens).argmax(axis=-1)
-    after = [min(level, model.config.n_layers - 1) for level in range(task.levels)]
-    return {f"{2**level} hops": (said[:, after[level]] == answers[:, level]).mean() for level in range(task.levels)}
+def hops(task: Hops, model: Transformer, world: HopWorld) -> Mapping[str, Float[Array, ""]]:
+    """The share of right answers by number of hops, each read where training reads it."""
+    right = by_level(task, model, world)
+    return {f"{2**level} hops": right[level] for level in range(task.levels)}
 
 
 def by_role(task: Bigrams, model: Transformer, tokens: Array, triggers: Array) -> dict[str, Float[Array, ""]]:

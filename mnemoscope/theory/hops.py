@@ -11,6 +11,8 @@ find into register i, and the read-out weighs register i by 2^i, more than all b
 after, it reads the newest. The width is N k + N (log2 k + 2).
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -40,7 +42,7 @@ def write_hops(task: Hops, hidden: Int[Array, "k n"]) -> Params:
         """Where a layer writes; what is shown stands in front of the first."""
         return n * k + n * (layer + 1) + digits
 
-    params: dict[str, np.ndarray] = {
+    params: dict[str, Any] = {
         "embed.W_E": np.zeros((n, d)),
         "pos_embed.W_pos": np.eye(n * k, d),
         "unembed.W_U": np.zeros((d, n)),
@@ -53,7 +55,7 @@ def write_hops(task: Hops, hidden: Int[Array, "k n"]) -> Params:
         ahead = 0 if layer == 0 else 2 ** (layer - 1)
         q[0, np.arange(n * k), (index + ahead) % k] = 1
         if layer == 0:
-            q[0, np.arange(n * k), k + np.asarray(hidden).reshape(-1)] = 1
+            q = jnp.asarray(q).at[0, np.arange(n * k), k + hidden.reshape(-1)].set(1)
         else:
             q[0, register(layer - 1), k + digits] = 1
         v[0, register(layer - 1), digits] = o[0, digits, register(layer)] = 1
