@@ -20,13 +20,16 @@ class Size(NamedTuple):
     steps: int
     looks: int
     seeds: int
+    mixed: int  # seeds of the mixture, of which only those that learn say in which order
     mixtures: tuple[int, ...]  # k
     long: int  # the longest training on 4 hops alone, in budgets
 
 
+# Chosen on other seeds than the study's. Embeddings at right angles leave little for a narrow model to confuse; at the quick scale
+# the rate is as high as it may be, and some seeds are still learning when it ends.
 SIZES: dict[Scale, Size] = {
-    "quick": Size(3, 64, 4e-3, 0.3, 1500, 60, 8, (2, 4), 1),
-    "full": Size(4, 128, 1e-3, 0.1, 2000, 80, 32, (2, 4, 8), 8),
+    "quick": Size(n=3, d=32, lr=5e-3, start=0.3, steps=1600, looks=64, seeds=8, mixed=16, mixtures=(2, 4), long=1),
+    "full": Size(n=4, d=128, lr=1e-3, start=0.1, steps=8000, looks=160, seeds=32, mixed=32, mixtures=(2, 4, 8), long=4),
 }
 
 
@@ -47,14 +50,14 @@ def settings(scale: Scale) -> dict[str, Setting]:
 
     def setting(task: Hops, layers: int | None = None, budgets: int = 1) -> Setting:
         model = ModelConfig(
-            d_model=size.d, n_heads=1, n_layers=layers or task.levels, d_mlp=0, bias=False, causal=False,
+            d_model=size.d, n_heads=1, n_layers=layers or task.levels, d_mlp=0, bias=False, causal=False, orthogonal=True,
             frozen=("embed.W_E", "pos_embed.W_pos"), scaled=(("*.W_Q", size.start), ("*.W_K", size.start)),
         )  # fmt: skip
         spec = Spec(
-            task=task, model=model, optimiser=Adam(lr=size.lr, b2=0.98, weight_decay=0.01, warmup=100, clip=1.0),
-            steps=size.steps * budgets, batch=32, watch="hops", looks=size.looks * budgets,
+            task=task, model=model, steps=size.steps * budgets, batch=32, watch="hops", looks=size.looks * budgets,
+            optimiser=Adam(lr=size.lr, b2=0.98, weight_decay=0.01, schedule="cosine", warmup=100, clip=1.0),
         )  # fmt: skip
-        return Setting(spec, size.seeds)
+        return Setting(spec, size.seeds if task.schedule or task.k != 4 else size.mixed)
 
     def hard(k: int, budgets: int = 1) -> Setting:
         levels = Hops(n=size.n, k=k).levels
