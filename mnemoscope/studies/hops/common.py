@@ -11,6 +11,11 @@ KNOWN = 0.9  # of the answers are right
 NEAR = 0.1  # of chance
 
 
+def named(hops: int) -> str:
+    """So many hops, as a person writes it."""
+    return "1 hop" if hops == 1 else f"{hops} hops"
+
+
 def task_of(run: Run) -> Hops:
     """The run's task, which must be hops."""
     if not isinstance(run.spec.task, Hops):
@@ -43,4 +48,4 @@ def curves(run: Run, name: str) -> dict[str, Curve]:
     """Every number of hops through training."""
     looks = np.array(run.spec.look_steps())
     each = (2**level for level in range(task_of(run).levels))
-    return {f"{name}: {h} {'hop' if h == 1 else 'hops'}": Curve.over_seeds(looks, right(run, h)) for h in each}
+    return {f"{name}: {named(h)}": Curve.over_seeds(looks, right(run, h)) for h in each}

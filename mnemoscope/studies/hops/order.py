@@ -6,7 +6,7 @@ from mnemoscope.arrays import Bool, Float
 from mnemoscope.probes.hops import read_after, silenced
 from mnemoscope.studies.claims import Grid, NotSettledError, Outcome, Pictures
 from mnemoscope.studies.evidence import MIN_SEEDS, Evidence
-from mnemoscope.studies.hops.common import KNOWN, at_chance, at_end, curves, steps_to_know, task_of
+from mnemoscope.studies.hops.common import KNOWN, at_chance, at_end, curves, named, steps_to_know, task_of
 from mnemoscope.studies.statistics import MOST, share_verdict
 
 
@@ -50,8 +50,8 @@ def layer_by_layer(evidence: Evidence) -> Outcome:
         "silenced": Grid.of(hops, layers, without.mean(axis=0).T),
         "read after": Grid.of(hops, layers, after.mean(axis=0).T),
     }
-    seeds = {f"steps to {h} hops": x for h, x in zip(hops, steps, strict=True)}
-    seeds |= {f"layer {i} silenced: {h} hops": without[:, i, i] for i, h in enumerate(hops)}
+    seeds = {f"steps to {named(h)}": x for h, x in zip(hops, steps, strict=True)}
+    seeds |= {f"layer {i} silenced: {named(h)}": without[:, i, i] for i, h in enumerate(hops)}
     seeds["one layer fewer: 4 hops"] = at_end(shallow, 4)
     pictures = Pictures(curves={**curves(run, "mixture"), **curves(shallow, "one layer fewer")}, grids=grids)
     return Outcome(verdict, share, interval, sentence, seeds, pictures)

@@ -5,7 +5,7 @@ import numpy as np
 from mnemoscope.arrays import Float
 from mnemoscope.studies.claims import Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.hops.common import KNOWN, at_chance, at_end, curves, steps_to_know, task_of
+from mnemoscope.studies.hops.common import KNOWN, at_chance, at_end, curves, named, steps_to_know, task_of
 from mnemoscope.studies.statistics import FEW, MOST, share_interval, share_verdict, slope
 
 
@@ -67,7 +67,7 @@ def by_curriculum(evidence: Evidence) -> Outcome:
         f"{ever['pure']:.0%}; {forgot['pure']:.0%} no longer know 1 hop) and {knows['replay'].mean():.0%} with replay ("
         f"{ever['replay']:.0%}; {forgot['replay']:.0%})."
     )
-    seeds = {f"{name}: {h} hops": at_end(run, h) for name, run in runs.items() for h in (1, 2, 4)}
+    seeds = {f"{name}: {named(h)}": at_end(run, h) for name, run in runs.items() for h in (1, 2, 4)}
     pictures = Pictures(curves={k: v for name, run in runs.items() for k, v in curves(run, name).items()})
     return Outcome(_settled(evidence, verdict, "reproduced"), share, interval, sentence, seeds, pictures)
 
@@ -86,7 +86,7 @@ def by_mixture(evidence: Evidence) -> Outcome:
         else ""
     )
     sentence = f"After {run.spec.steps:,} steps {share:.0%} of seeds know 4 hops. Median steps until k hops are known: {told}{law}."
-    seeds = {f"{h} hops": at_end(run, h) for h in (1, 2, 4)}
+    seeds = {named(h): at_end(run, h) for h in (1, 2, 4)}
     seeds |= {f"steps, k = {k}": x[np.isfinite(x)] for k, x in steps.items() if np.isfinite(x).any()}
     pictures = Pictures(curves=curves(run, "mixture"))
     return Outcome(_settled(evidence, verdict, "reproduced"), share, interval, sentence, seeds, pictures)
