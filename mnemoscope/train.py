@@ -101,6 +101,7 @@ def _worlds(task: Task, seeds: Int[Array, "seed"]) -> World:
 def draw(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""]) -> Example:
     """The batch of a step, with a leading batch axis."""
     keys = jax.random.split(jax.random.fold_in(data_key, step), spec.batch)
+    world = spec.task.at_step(world, step)
     return jax.vmap(lambda key: spec.task.sample(world, key=key))(keys)
 
 

@@ -2,10 +2,10 @@
 
 from mnemoscope.model.config import ModelConfig, parameter_shapes, site_axes
 from mnemoscope.model.edits import Edit, force_pattern, head_mask, knock_out_head, knock_out_mlp, patch, replace
-from mnemoscope.model.forward import forward, init
+from mnemoscope.model.forward import early_logits, forward, init
 from mnemoscope.model.transformer import Cache, Transformer
 
 __all__ = [
-    "Cache", "Edit", "ModelConfig", "Transformer", "force_pattern", "forward", "head_mask", "init", "knock_out_head",
-    "knock_out_mlp", "parameter_shapes", "patch", "replace", "site_axes",
+    "Cache", "Edit", "ModelConfig", "Transformer", "early_logits", "force_pattern", "forward", "head_mask", "init",
+    "knock_out_head", "knock_out_mlp", "parameter_shapes", "patch", "replace", "site_axes",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ Size = Annotated[int, Field(ge=1)]
 
 
 class ModelConfig(Strict):
-    """One causal transformer. Vocabulary and context length come from the task.
+    """One transformer, causal unless said otherwise. Vocabulary and context length come from the task.
 
     `norm` is none, pre (before attention and feed-forward, and once before the read-out) or post (after each
     residual addition). `d_mlp=0` leaves the feed-forward layer out. `tied` reads out with the embedding. `frozen`
@@ -28,11 +28,15 @@ class ModelConfig(Strict):
     bag of tokens with a last one. `attention="linear"` takes scores as they are, neither divided nor normalised.
     `attn_residual=False` leaves out the stream's way around attention. `unit_embeddings` draws embeddings and read-out of about
     unit length, N(0, 1/d). `constant` lists (name or pattern, value): parameters that start at one value everywhere.
+
+    `causal=False` lets every position see every other. `scaled` lists (name or pattern, factor): parameters that start so many
+    times as large as they are drawn. `orthogonal` draws the embeddings of tokens and positions at right angles to each other, of
+    the length that they would have on average.
     """
 
     later = frozenset({
         "unembed_bias", "act", "mlp_layers", "identity", "head_dim", "positions", "attention", "attn_residual", "unit_embeddings",
-        "constant",
+        "constant", "causal", "scaled", "orthogonal",
     })  # fmt: skip
 
     d_model: Size = 32
@@ -53,6 +57,9 @@ class ModelConfig(Strict):
     attn_residual: bool = True
     unit_embeddings: bool = False
     constant: tuple[tuple[str, float], ...] = ()
+    causal: bool = True
+    scaled: tuple[tuple[str, float], ...] = ()
+    orthogonal: bool = False
 
     @property
     def d_head(self) -> int:
@@ -61,7 +68,7 @@ class ModelConfig(Strict):
     @property
     def unusual(self) -> tuple[str, ...]:
         """What sets this attention apart from a plain transformer's: what is written for the plain one has to say no to it."""
-        plain = {"head_dim": None, "positions": True, "attention": "softmax", "attn_residual": True}
+        plain = {"head_dim": None, "positions": True, "attention": "softmax", "attn_residual": True, "causal": True}
         return tuple(f"{name}={getattr(self, name)!r}" for name, usual in plain.items() if getattr(self, name) != usual)
 
     @model_validator(mode="after")
@@ -78,6 +85,7 @@ class ModelConfig(Strict):
             if "W_" not in name or rows != columns or (".attn." in name and self.n_heads > 1):
                 raise ValueError(f"identity names {name!r}, which is no square matrix in this model")
         self.constants()
+        self.factors()
         return self
 
     def has_mlp(self, layer: int) -> bool:
@@ -95,6 +103,10 @@ class ModelConfig(Strict):
     def constants(self) -> dict[str, float]:
         """The parameters that `constant` names, with their values; a pattern that matches nothing raises."""
         return {name: value for pattern, value in self.constant for name in self._named("constant", (pattern,))}
+
+    def factors(self) -> dict[str, float]:
+        """The parameters that `scaled` names, with their factors; a pattern that matches nothing raises."""
+        return {name: factor for pattern, factor in self.scaled for name in self._named("scaled", (pattern,))}
 
     def _named(self, field: str, patterns: tuple[str, ...]) -> frozenset[str]:
         names = parameter_shapes(self, 1, 1)

@@ -7,7 +7,8 @@ With x the residual stream (pos, d_model), for each layer:
     x <- x + act(x W_in + b_in) W_out + b_out                     act = relu, or nothing
     logits = x W_U + b_U
 
-Linear attention has pattern = mask(q k^T), with 0 for what may not be seen. Without `attn_residual` the first sum has no x.
+Linear attention has pattern = mask(q k^T), with 0 for what may not be seen. Without `attn_residual` the first sum has no x. The
+mask hides what comes later, unless `causal=False`.
 `norm="pre"` normalises what attention, feed-forward and read-out receive; `norm="post"` normalises each sum.
 Every named value passes through `site`, which applies the edits for that name and records the result: what the
 trace holds is what the rest of the computation used.
@@ -25,6 +26,7 @@ from mnemoscope.model.config import ModelConfig, parameter_shapes
 from mnemoscope.model.edits import Edit, check_sites
 
 NORM_EPS = 1e-5
+Site = Callable[[str, Array], Array]
 ACTS: dict[str, Callable[[Array], Array]] = {"relu": jax.nn.relu, "linear": lambda x: x}
 
 
@@ -59,7 +61,37 @@ def init(config: ModelConfig, d_vocab: int, n_ctx: int, d_vocab_out: int | None 
         else:
             bound = fan_in.get(last, config.d_model) ** -0.5
             params[name], uniform = uniform[: sizes[name]].reshape(shape) * bound, uniform[sizes[name] :]
+    if config.orthogonal:
+        drawn = {name: jnp.asarray(params[name]) for name in ("embed.W_E", "pos_embed.W_pos") if name in params}
+        rows = sum(len(x) for x in drawn.values())
+        if rows > config.d_model:
+            raise UserError(
+                f"orthogonal=True needs a width of at least {rows}, for so many embeddings, got {config.d_model}"
+            )
+        axes = jnp.linalg.qr(jnp.concatenate(list(drawn.values())).T)[0].T * length * config.d_model**0.5
+        params |= dict(zip(drawn, jnp.split(axes, [d_vocab]), strict=False))
+    for name, factor in config.factors().items():
+        params[name] = jnp.asarray(params[name]) * factor
     return params
+
+
+def _bias(params: Params, name: str, rank: int) -> Array | float:
+    return jnp.expand_dims(params[name], tuple(range(rank - params[name].ndim))) if name in params else 0.0
+
+
+def _normalised(params: Params, name: str, x: Float[Array, "pos d_model"], site: Site) -> Float[Array, "pos d_model"]:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    scale = jax.lax.rsqrt(jnp.square(centred).mean(axis=-1, keepdims=True) + NORM_EPS)
+    return site(f"{name}.hook_normalized", centred * scale) * params[f"{name}.w"][None] + params[f"{name}.b"][None]
+
+
+def _read_out(
+    config: ModelConfig, params: Params, x: Float[Array, "pos d_model"], site: Site = lambda _, x: x
+) -> Logits:
+    if config.norm == "pre":
+        x = _normalised(params, "ln_final", x, site)
+    w_u = params["embed.W_E"].T if config.tied else params["unembed.W_U"]
+    return x @ w_u + _bias(params, "unembed.b_U", 2)
 
 
 def forward(
@@ -78,15 +110,14 @@ def forward(
         return x
 
     def bias(name: str, rank: int) -> Array | float:
-        return jnp.expand_dims(params[name], tuple(range(rank - params[name].ndim))) if name in params else 0.0
+        return _bias(params, name, rank)
 
     def normalised(name: str, x: Float[Array, "pos d_model"]) -> Float[Array, "pos d_model"]:
-        centred = x - x.mean(axis=-1, keepdims=True)
-        scale = jax.lax.rsqrt(jnp.square(centred).mean(axis=-1, keepdims=True) + NORM_EPS)
-        return site(f"{name}.hook_normalized", centred * scale) * params[f"{name}.w"][None] + params[f"{name}.b"][None]
+        return _normalised(params, name, x, site)
 
     n_pos = tokens.shape[0]
-    may_see = jnp.tril(jnp.ones((n_pos, n_pos), bool))[None]
+    everything = jnp.ones((n_pos, n_pos), bool)
+    may_see = (jnp.tril(everything) if config.causal else everything)[None]
     x = site("hook_embed", jnp.asarray(params["embed.W_E"])[tokens])
     if config.positions:
         x = x + site("hook_pos_embed", jnp.asarray(params["pos_embed.W_pos"])[:n_pos])
@@ -120,7 +151,13 @@ def forward(
                 x = normalised(f"{at}.ln2", x)
         x = site(f"{at}.hook_resid_post", x)
 
-    if config.norm == "pre":
-        x = normalised("ln_final", x)
-    w_u = params["embed.W_E"].T if config.tied else params["unembed.W_U"]
-    return x @ w_u + bias("unembed.b_U", 2), trace
+    return _read_out(config, params, x, site), trace
+
+
+def early_logits(
+    config: ModelConfig, params: Params, tokens: Tokens, edits: Iterable[Edit] = ()
+) -> Float[Array, "layer pos vocab"]:
+    """What would be answered if the stream were read after each layer instead of the last: the last row is `forward`'s."""
+    _, trace = forward(config, params, tokens, edits)
+    streams = [trace[f"blocks.{layer}.hook_resid_post"] for layer in range(config.n_layers)]
+    return jnp.stack([_read_out(config, params, x) for x in streams])

@@ -12,6 +12,8 @@ and, in two layers of one head, what the heads attend to and how much of each me
 only the subject is shown, how far the answers are from p(a | r), and the probabilities of one fact.
 
 `noise` reads who says the noise token and who the right one (`probes.distraction`).
+
+`hops` reads the share of right answers to each number of hops, at every position of one fixed sample of contexts.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,8 +26,9 @@ from mnemoscope.loss import cross_entropy
 from mnemoscope.model import Transformer, bag
 from mnemoscope.probes import memories
 from mnemoscope.probes.distraction import distraction
+from mnemoscope.probes.hops import by_level
 from mnemoscope.spec import Spec
-from mnemoscope.tasks import SHOWN, Bigrams, Facts, FactWorld, World
+from mnemoscope.tasks import SHOWN, Bigrams, Facts, FactWorld, Hops, HopWorld, World
 from mnemoscope.train import Observe
 
 SAMPLE, SAMPLE_KEY = 64, 2**31 - 1
@@ -85,6 +88,12 @@ def facts(task: Facts, model: Transformer, world: FactWorld) -> Mapping[str, Flo
     return found
 
 
+def hops(task: Hops, model: Transformer, world: HopWorld) -> Mapping[str, Float[Array, ""]]:
+    """The share of right answers by number of hops, each read where training reads it."""
+    right = by_level(task, model, world)
+    return {f"{2**level} hops": right[level] for level in range(task.levels)}
+
+
 def by_role(task: Bigrams, model: Transformer, tokens: Array, triggers: Array) -> dict[str, Float[Array, ""]]:
     """Loss by role, and the share of right answers where the context knows."""
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
@@ -108,4 +117,5 @@ def noise(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Float
 
 PROBES: dict[str, tuple[str, Callable[..., Mapping[str, Array]]]] = {
     "bigrams": ("bigrams", bigrams), "facts": ("facts", facts), "noise": ("bigrams", noise),
+    "hops": ("hops", hops),
 }  # fmt: skip

@@ -8,13 +8,14 @@ from mnemoscope.config import UserError, unknown
 from mnemoscope.studies.birth import STUDY as BIRTH
 from mnemoscope.studies.claims import Scale, Setting, Study
 from mnemoscope.studies.facts import STUDY as FACTS
+from mnemoscope.studies.hops import STUDY as HOPS
 from mnemoscope.studies.memories import STUDY as MEMORIES
 from mnemoscope.studies.noise import STUDY as NOISE
 from mnemoscope.studies.remember import STUDY as REMEMBER
 from mnemoscope.studies.walk import STUDY as WALK
 from mnemoscope.tasks import read_corpus
 
-STUDIES: dict[str, Study] = {study.name: study for study in (REMEMBER, WALK, BIRTH, MEMORIES, FACTS, NOISE)}
+STUDIES: dict[str, Study] = {study.name: study for study in (REMEMBER, WALK, BIRTH, MEMORIES, FACTS, NOISE, HOPS)}
 
 
 def find_study(name: str) -> Study:

@@ -8,18 +8,22 @@ in one compiled loop, and an interval over seeds covers the luck of the world as
 from abc import abstractmethod
 from typing import Any, NamedTuple
 
-from mnemoscope.arrays import Array, Float, PRNGKeyArray, Tokens
+from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray, Tokens
 from mnemoscope.config import Strict
 
 World = Any  # a pytree of arrays; each task names its own
 
 
 class Example(NamedTuple):
-    """One sequence as the loss sees it: the mean of -log p(targets) weighted by `weights`."""
+    """One sequence as the loss sees it: the mean of -log p(targets) weighted by `weights`.
+
+    `layer` reads the answers after an earlier layer, counted from 0; None, or one that the model does not have, is the last.
+    """
 
     tokens: Tokens
     targets: Tokens
     weights: Float[Array, "pos"]
+    layer: Int[Array, ""] | None = None
 
 
 class Task(Strict):
@@ -63,6 +67,10 @@ class Task(Strict):
     @abstractmethod
     def world(self, *, key: PRNGKeyArray) -> World:
         """Draw what stays fixed for a whole run."""
+
+    def at_step(self, world: World, step: Int[Array, ""]) -> World:
+        """The world as `sample` finds it at a step of training; always the same, unless a task has a schedule."""
+        return world
 
     @abstractmethod
     def sample(self, world: World, *, key: PRNGKeyArray) -> Example:

@@ -1,0 +1,42 @@
+"""What a model knows of hops: the share of right answers by number of hops, by where they are read, and with a layer silenced.
+
+Everything is read on one fixed sample of contexts, at every position. The level of 2^j hops is j.
+"""
+
+from collections.abc import Iterable
+
+import jax
+import jax.numpy as jnp
+
+from mnemoscope.arrays import Array, Float
+from mnemoscope.model import Edit, Transformer, early_logits, knock_out_head
+from mnemoscope.tasks import Hops, HopWorld
+
+SAMPLE, SAMPLE_KEY = 64, 2**31 - 1
+
+
+def read_after(
+    task: Hops, model: Transformer, world: HopWorld, edits: Iterable[Edit] = ()
+) -> Float[Array, "layer level"]:
+    """The share of right answers to each level when it is read after each layer."""
+    edits = tuple(edits)
+    keys = jax.random.split(jax.random.key(SAMPLE_KEY), SAMPLE)
+
+    def one(key: Array) -> Array:
+        context = task.context(key=key)
+        said = early_logits(model.config, model.params, context.reshape(-1), edits).argmax(axis=-1)  # layer pos
+        return (said[:, None] == task.answers(world, context)[None]).mean(axis=-1)
+
+    return jax.vmap(one)(keys).mean(axis=0)
+
+
+def by_level(task: Hops, model: Transformer, world: HopWorld, edits: Iterable[Edit] = ()) -> Float[Array, "level"]:
+    """The same where training reads it: 2^j hops after layer j, or after the last if there are fewer."""
+    levels = jnp.arange(task.levels)
+    return read_after(task, model, world, edits)[jnp.minimum(levels, model.config.n_layers - 1), levels]
+
+
+def silenced(task: Hops, model: Transformer, world: HopWorld) -> Float[Array, "layer level"]:
+    """The same with the attention of each layer silenced in turn; one head a layer."""
+    layers = range(model.config.n_layers)
+    return jnp.stack([by_level(task, model, world, (knock_out_head(model.config, i, 0),)) for i in layers])
