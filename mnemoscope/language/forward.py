@@ -16,6 +16,7 @@ Interface and names are those of `mnemoscope.model.forward`: every named value p
 that name and records the result. Under `jit`, what is not asked for of the trace is not computed.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -104,8 +105,14 @@ def forward(
         added = site(f"{at}.hook_mlp_out", post @ params[f"{mlp}.W_out"] + bias(f"{mlp}.b_out", 2))
         x = site(f"{at}.hook_resid_post", middle + out + added if config.parallel else middle + added)
 
-    x = normalised("ln_final", x)
-    return x @ (params["embed.W_E"].T if config.tied else params["unembed.W_U"]), trace
+    normalised("ln_final", x)
+    return read_out(config, params, trace["ln_final.hook_normalized"]), trace
+
+
+def read_out(config: LanguageConfig, params: Params, x: Float[Array, "row d_model"]) -> Float[Array, "row vocab"]:
+    """Logits of normalised streams: what the last norm's weights and the unembedding make of them."""
+    x = x * params["ln_final.w"][None] + (params["ln_final.b"][None] if "ln_final.b" in params else 0.0)
+    return x @ (params["embed.W_E"].T if config.tied else params["unembed.W_U"])
 
 
 @jax.tree_util.register_dataclass
@@ -128,6 +135,12 @@ class LanguageModel:
         """Logits and every site's value for one prompt, which is checked first."""
         logits, trace = _compiled(self.config, self.params, self.check(tokens), tuple(edits))
         return logits, Cache(self.config, trace)
+
+    def after(self, layer: int) -> "LanguageModel":
+        """The layers from this one on as a model of their own: put a stream in at `hook_embed`, and it goes on from there."""
+        config = self.config.model_copy(update={"n_layers": self.config.n_layers - layer})
+        old = {name: re.sub(r"^blocks\.(\d+)", lambda m: f"blocks.{int(m[1]) + layer}", name) for name in config.shapes()}
+        return LanguageModel(config, {name: self.params[there] for name, there in old.items()})
 
     def check(self, tokens: Tokens | Sequence[int]) -> Tokens:
         """The prompt as an array, or an error that says what a prompt may be."""
