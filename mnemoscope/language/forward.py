@@ -139,7 +139,9 @@ class LanguageModel:
     def after(self, layer: int) -> "LanguageModel":
         """The layers from this one on as a model of their own: put a stream in at `hook_embed`, and it goes on from there."""
         config = self.config.model_copy(update={"n_layers": self.config.n_layers - layer})
-        old = {name: re.sub(r"^blocks\.(\d+)", lambda m: f"blocks.{int(m[1]) + layer}", name) for name in config.shapes()}
+        old = {
+            name: re.sub(r"^blocks\.(\d+)", lambda m: f"blocks.{int(m[1]) + layer}", name) for name in config.shapes()
+        }
         return LanguageModel(config, {name: self.params[there] for name, there in old.items()})
 
     def check(self, tokens: Tokens | Sequence[int]) -> Tokens:

@@ -177,7 +177,9 @@ class Study:
     explore: tuple[str, ...] = ()  # settings whose quick runs the site's explorer carries
     on_text: Callable[[Scale, "Corpus"], dict[str, Setting]] | None = None  # the same settings on a text of the user's
     on_model: Callable[[Path], "Study"] | None = None  # the same study of a language model of the user's
-    rests_on: Callable[[], str] = str  # what its findings rest on besides settings and code: a fingerprint; nothing by default
+    rests_on: Callable[[], str] = (
+        str  # what its findings rest on besides settings and code: a fingerprint; nothing by default
+    )
 
     def pick(self, ids: tuple[str, ...] = ()) -> tuple[Test, ...]:
         """The tests of these claims, in the study's order; none given means all."""

@@ -21,7 +21,7 @@ def study_of(path: Path | None = None) -> Study:
     return Study(
         name="language",
         title="Does any of it hold in a real language model?",
-        source="How Truncating Weights Improves Reasoning in Language Models (Chen, Bruna, Bietti) for N4; beyond the sources for the rest",
+        source="N4: Distributional Associations vs In-Context Reasoning (Chen, Bruna, Bietti); L1 to L3 go beyond the sources",
         settings=lambda scale: {},
         tests=tuple(Test(CLAIMS[name], (), partial(judge, subject)) for name, judge in JUDGES.items()),
         on_model=study_of,

@@ -78,7 +78,9 @@ def induction_heads(subject: Subject) -> Bool[np.ndarray, "layer head"]:
     return top(chosen(subject)["prefix"], SILENCED)
 
 
-def copies(loss: Float[np.ndarray, "sequence pos"]) -> tuple[Float[np.ndarray, "sequence"], Float[np.ndarray, "sequence"]]:
+def copies(
+    loss: Float[np.ndarray, "sequence pos"],
+) -> tuple[Float[np.ndarray, "sequence"], Float[np.ndarray, "sequence"]]:
     """Mean loss of each sequence's first and second copy, over the same tokens: the first of each copy cannot be copied."""
     return loss[:, : PERIOD - 1].mean(axis=1), loss[:, PERIOD:].mean(axis=1)
 
@@ -121,8 +123,8 @@ def copying(subject: Subject, evidence: Evidence) -> Outcome:
     sentence = (
         f"{subject.name}: the second copy of {PERIOD} random words costs {gain:.2f} nats less than the first. Best scores: "
         f"{scores['prefix'].max():.2f} prefix-matching (L{layer}H{head}), {scores['previous'].max():.2f} previous-token "
-        f"(L{before}H{at}). Silencing {SILENCED} induction heads of {heads.size} takes away {share['induction heads silenced']:.0%} "
-        f"of the gain, {SILENCED} random others {share['random heads silenced']:.0%}, {SILENCED} previous-token heads "
+        f"(L{before}H{at}). Silencing {SILENCED} induction heads of {heads.size} takes away "
+        f"{share['induction heads silenced']:.0%} of the gain, {SILENCED} random others {share['random heads silenced']:.0%}, {SILENCED} previous-token heads "
         f"{share['previous-token heads silenced']:.0%}; value: the first minus the second."
     )
     steps = np.arange(1, 2 * PERIOD)

@@ -44,11 +44,13 @@ def _excited(model: LanguageModel, batch: tuple[Array, Array]) -> tuple[Array, A
     return jax.vmap(one)(*batch)
 
 
-def _threshold(model: LanguageModel, batch: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Of each value, the score of the last token it promotes, and the scores of the tokens asked about (unit, token)."""
+def _ranks(model: LanguageModel, batch: tuple[Array, Array]) -> Array:
+    """How many tokens each value promotes more than the ones asked about (unit, token)."""
     values, asked = batch
     scores = read_out(model.config, model.params, values)
-    return jax.lax.top_k(scores, PROMOTED)[0][:, -1], jnp.take_along_axis(scores, asked, axis=1)
+    theirs = jnp.take_along_axis(scores, asked, axis=1)
+    # counting is quicker than sorting the vocabulary
+    return jax.lax.map(lambda column: (scores > column[:, None]).sum(axis=1), theirs.T).T
 
 
 def agreement(
@@ -58,8 +60,7 @@ def agreement(
     values, draw = np.asarray(subject.model.params[f"blocks.{layer}.mlp.W_out"]), np.random.default_rng(layer)
     asked = np.stack([follows, *(draw.permutation(follows) for _ in range(SHUFFLES))], axis=1)
     cut = batches((sign[:, None] * values, asked), UNITS)
-    least, scores = rows(subject.program(_threshold, len(cut[0]))(cut), len(values))
-    return scores >= least[:, None]
+    return rows(subject.program(_ranks, len(cut[0]))(cut), len(values)) < PROMOTED
 
 
 def verdict(own: float, shuffled: float, difference: Interval) -> Verdict:
@@ -85,11 +86,15 @@ def memory(subject: Subject, evidence: Evidence) -> Outcome:
     ours, chance = float(own[some].mean()), float(shuffled[some].mean())
     early = slice(0, n_layers // 3)
     sentence = (
-        f"{subject.name}: in the last {len(some)} layers {ours:.1%} of {own[some].size:,} values promote (among the first {PROMOTED} of "
-        f"{subject.model.config.d_vocab:,} tokens) what follows the prefix that excites their key most, {chance:.1%} with shuffled keys; "
-        f"in the first {n_layers // 3} layers {own[early].mean():.1%} and {shuffled[early].mean():.1%}. Text: {len(texts)} sentences."
+        f"{subject.name}: in the last {len(some)} layers {ours:.1%} of {own[some].size:,} values promote (among the first {PROMOTED} "
+        f"of {subject.model.config.d_vocab:,} tokens) what follows the prefix that excites their key most, {chance:.1%} with shuffled "
+        f"keys; in the first {n_layers // 3} layers {own[early].mean():.1%} and {shuffled[early].mean():.1%}. "
+        f"Text: {len(texts)} sentences."
     )
     layers = np.arange(n_layers, dtype=float)
-    curves = {"own key": Curve.over_seeds(layers, own.mean(axis=1)[None]), "shuffled keys": Curve.over_seeds(layers, hits[..., 1:].mean(axis=1).T)}
+    curves = {
+        "own key": Curve.over_seeds(layers, own.mean(axis=1)[None]),
+        "shuffled keys": Curve.over_seeds(layers, hits[..., 1:].mean(axis=1).T),
+    }
     by_layer = {"own key, each layer": own.mean(axis=1), "shuffled keys, each layer": shuffled.mean(axis=1)}
     return Outcome(verdict(ours, chance, interval), value, interval, sentence, by_layer, Pictures(curves=curves))

@@ -44,7 +44,10 @@ def _last(model: LanguageModel, batch: tuple[Array, Array, Array, Array]) -> Arr
 
 
 def answers(
-    subject: Subject, texts: list[str], colours: Int[np.ndarray, "prompt colour"], silenced: Bool[np.ndarray, "layer head"]
+    subject: Subject,
+    texts: list[str],
+    colours: Int[np.ndarray, "prompt colour"],
+    silenced: Bool[np.ndarray, "layer head"],
 ) -> Float[np.ndarray, "prompt colour"]:
     """Probabilities of the colours after each text, as shares of all of them together."""
     tokens, last = padded([subject.tokenizer.encode(text) for text in texts])
@@ -75,8 +78,8 @@ def recalled(subject: Subject, evidence: Evidence) -> Outcome:
     without = float(picks["asked again, induction heads silenced"][0].mean())
     by_place = ", ".join(f"{picks['asked again'][0][i::SHOWN].mean():.0%}" for i in range(SHOWN))
     sentence = (
-        f"{subject.name}: asked for an animal again, it answers the shown colour in {share:.0%} of {PROMPTS} prompts (first to fourth "
-        f"pair: {by_place}) and the unused one in {unused['asked again']:.0%}; for a fifth animal it answers the unused one in "
+        f"{subject.name}: asked for an animal again, it answers the shown colour in {share:.0%} of {PROMPTS} prompts (first to "
+        f"fourth pair: {by_place}) and the unused one in {unused['asked again']:.0%}; for a fifth animal it answers the unused one in "
         f"{unused['a fifth animal']:.0%} (chance {1 / NAMED:.0%}). With L1's induction heads silenced it recalls in {without:.0%}."
     )
     by_seed = {f"shown colour, {n}": p[:, 0] for n, p in asked.items() if n != "a fifth animal"}

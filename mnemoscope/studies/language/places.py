@@ -45,7 +45,10 @@ def _answers(model: LanguageModel, batch: dict[str, Array]) -> Array:
 
     def last(stream: Array, at: Array, silent: Array) -> Array:
         edits = [replace("hook_embed", stream)]
-        edits += [replace(f"blocks.{i}.hook_mlp_out", jnp.zeros((1, 1)), silent[None, None]) for i in range(tail.config.n_layers)]
+        edits += [
+            replace(f"blocks.{i}.hook_mlp_out", jnp.zeros((1, 1)), silent[None, None])
+            for i in range(tail.config.n_layers)
+        ]
         tokens = jnp.zeros(stream.shape[0], int)  # not looked at: the stream takes their place
         return tail.run_with_trace(tokens, edits)[1]["ln_final.hook_normalized"][at]
 
@@ -79,37 +82,45 @@ def located(subject: Subject, evidence: Evidence) -> Outcome:
     def odds(found: np.ndarray) -> np.ndarray:
         return found[:, 0, 0] - found[:, 1, 0]
 
-    before = answers()
-    after = {}
+    before, after = answers(), {}
+    cut = jax.jit(jax.vmap(keep_rank, (None, 0)))  # one decomposition for all ranks
     for layer in layers:
         name = f"blocks.{layer}.mlp.W_out"
-        for part in PARTS:
-            kept = keep_rank(model.params[name], round(part * min(model.params[name].shape)))
-            after[layer, part] = answers({name: np.asarray(kept)})
+        ranks = np.array([round(part * min(model.params[name].shape)) for part in PARTS])
+        kept = zip(PARTS, np.asarray(cut(model.params[name], ranks)), strict=True)
+        after |= {(layer, part): answers({name: matrix}) for part, matrix in kept}
     choosing, held = np.arange(n) % 2 == 0, np.arange(n) % 2 == 1
     rise = {case: odds(found) - odds(before) for case, found in after.items()}
     layer, part = max(rise, key=lambda case: float(rise[case][choosing].mean()))
     best, silent = after[layer, part], answers(silent=True)
     common = held & (odds(before) < 0)
     if common.sum() < ENOUGH:
-        raise NotSettledError(f"{subject.name}: \"the\" is above the place in only {common.sum()} of {held.sum()} prompts.")
+        raise NotSettledError(
+            f'{subject.name}: "the" is above the place in only {common.sum()} of {held.sum()} prompts.'
+        )
     flipped = float((odds(best)[common] > 0).mean())
     value, interval = mean_interval(rise[layer, part][held])
-    p = {name: np.exp(found[held][..., 0]) for name, found in (("before", before), ("after", best), ("all late silenced", silent))}
+    p = {
+        name: np.exp(found[held][..., 0])
+        for name, found in (("before", before), ("after", best), ("all late silenced", silent))
+    }
     more = mean_interval(p["after"][:, 0] - p["before"][:, 0])
     by_seed = {f"P({word}), {name}": each[:, i] for i, word in enumerate(("place", "the")) for name, each in p.items()}
-    ranks = (("before", before), ("after", best), ("all late silenced", silent))
-    by_seed |= {f"rank of {word}, {name}": 1 + f[held, i, 1] for i, word in enumerate(("place", "the")) for name, f in ranks}
+    cases = (("before", before), ("after", best), ("all late silenced", silent))
+    by_seed |= {
+        f"rank of {word}, {name}": 1 + f[held, i, 1] for i, word in enumerate(("place", "the")) for name, f in cases
+    }
     by_seed |= {"log-odds before": odds(before)[held], "log-odds after": odds(best)[held]}
     madrid = [city for city, _ in pairs].index("Madrid")
     went = " to ".join(f"{np.exp(x[madrid, 0, 0]):.3f} against {np.exp(x[madrid, 1, 0]):.3f}" for x in (before, best))
     every = np.mean([each[held] for each in rise.values()], axis=0)
+    all_silent = (odds(silent) - odds(before))[held].mean()
+    (place, the), (place_after, the_after) = p["before"].mean(axis=0), p["after"].mean(axis=0)
     sentence = (
         f"{subject.name}: W_out of layer {layer} at {part:.0%} of its rank moves log P(place) - log P(the) by {value:+.2f} in "
-        f"{held.sum()} other prompts (mean over all late layers and ranks {every.mean():+.2f}, all late layers silenced "
-        f"{(odds(silent) - odds(before))[held].mean():+.2f}); P(place) {p['before'][:, 0].mean():.3f} to {p['after'][:, 0].mean():.3f}, "
-        f"P(the) {p['before'][:, 1].mean():.3f} to {p['after'][:, 1].mean():.3f}; of {common.sum()} with \"the\" ahead "
-        f"{flipped:.0%} have the place ahead afterwards. Madrid: Spain against the, {went}."
+        f"{held.sum()} other prompts (mean over all late layers and ranks {every.mean():+.2f}; all late layers silenced "
+        f"{all_silent:+.2f}); P(place) {place:.3f} to {place_after:.3f}, P(the) {the:.3f} to {the_after:.3f}; of {common.sum()} with "
+        f"'the' ahead {flipped:.0%} have the place ahead afterwards. Madrid, Spain against the: {went}."
     )
     grid = np.array([[rise[i, k][held].mean() for k in PARTS] for i in layers])
     places_ahead = np.array([[np.exp(after[i, k][held, 0, 0]).mean() for k in PARTS] for i in layers])
