@@ -124,7 +124,8 @@ def copying(subject: Subject, evidence: Evidence) -> Outcome:
         f"{subject.name}: the second copy of {PERIOD} random words costs {gain:.2f} nats less than the first. Best scores: "
         f"{scores['prefix'].max():.2f} prefix-matching (L{layer}H{head}), {scores['previous'].max():.2f} previous-token "
         f"(L{before}H{at}). Silencing {SILENCED} induction heads of {heads.size} takes away "
-        f"{share['induction heads silenced']:.0%} of the gain, {SILENCED} random others {share['random heads silenced']:.0%}, {SILENCED} previous-token heads "
+        f"{share['induction heads silenced']:.0%} of the gain, {SILENCED} random others "
+        f"{share['random heads silenced']:.0%}, {SILENCED} previous-token heads "
         f"{share['previous-token heads silenced']:.0%}; value: the first minus the second."
     )
     steps = np.arange(1, 2 * PERIOD)

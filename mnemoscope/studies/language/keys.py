@@ -86,9 +86,10 @@ def memory(subject: Subject, evidence: Evidence) -> Outcome:
     ours, chance = float(own[some].mean()), float(shuffled[some].mean())
     early = slice(0, n_layers // 3)
     sentence = (
-        f"{subject.name}: in the last {len(some)} layers {ours:.1%} of {own[some].size:,} values promote (among the first {PROMOTED} "
-        f"of {subject.model.config.d_vocab:,} tokens) what follows the prefix that excites their key most, {chance:.1%} with shuffled "
-        f"keys; in the first {n_layers // 3} layers {own[early].mean():.1%} and {shuffled[early].mean():.1%}. "
+        f"{subject.name}: in the last {len(some)} layers {ours:.1%} of {own[some].size:,} values promote (among the first "
+        f"{PROMOTED} of {subject.model.config.d_vocab:,} tokens) what follows the prefix that excites their key most, "
+        f"{chance:.1%} with shuffled keys; in the first {n_layers // 3} layers {own[early].mean():.1%} and "
+        f"{shuffled[early].mean():.1%}. "
         f"Text: {len(texts)} sentences."
     )
     layers = np.arange(n_layers, dtype=float)

@@ -79,8 +79,9 @@ def recalled(subject: Subject, evidence: Evidence) -> Outcome:
     by_place = ", ".join(f"{picks['asked again'][0][i::SHOWN].mean():.0%}" for i in range(SHOWN))
     sentence = (
         f"{subject.name}: asked for an animal again, it answers the shown colour in {share:.0%} of {PROMPTS} prompts (first to "
-        f"fourth pair: {by_place}) and the unused one in {unused['asked again']:.0%}; for a fifth animal it answers the unused one in "
-        f"{unused['a fifth animal']:.0%} (chance {1 / NAMED:.0%}). With L1's induction heads silenced it recalls in {without:.0%}."
+        f"fourth pair: {by_place}) and the unused one in {unused['asked again']:.0%}; for a fifth animal it answers the unused "
+        f"one in {unused['a fifth animal']:.0%} (chance {1 / NAMED:.0%}). With L1's induction heads silenced it "
+        f"recalls in {without:.0%}."
     )
     by_seed = {f"shown colour, {n}": p[:, 0] for n, p in asked.items() if n != "a fifth animal"}
     by_seed |= {f"unused colour, {n}": p[:, 1] for n, p in asked.items()}

@@ -119,8 +119,8 @@ def located(subject: Subject, evidence: Evidence) -> Outcome:
     sentence = (
         f"{subject.name}: W_out of layer {layer} at {part:.0%} of its rank moves log P(place) - log P(the) by {value:+.2f} in "
         f"{held.sum()} other prompts (mean over all late layers and ranks {every.mean():+.2f}; all late layers silenced "
-        f"{all_silent:+.2f}); P(place) {place:.3f} to {place_after:.3f}, P(the) {the:.3f} to {the_after:.3f}; of {common.sum()} with "
-        f"'the' ahead {flipped:.0%} have the place ahead afterwards. Madrid, Spain against the: {went}."
+        f"{all_silent:+.2f}); P(place) {place:.3f} to {place_after:.3f}, P(the) {the:.3f} to {the_after:.3f}; of "
+        f"{common.sum()} with 'the' ahead {flipped:.0%} have the place ahead afterwards. Madrid, Spain against the: {went}."
     )
     grid = np.array([[rise[i, k][held].mean() for k in PARTS] for i in layers])
     places_ahead = np.array([[np.exp(after[i, k][held, 0, 0]).mean() for k in PARTS] for i in layers])
