@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 
 from mnemoscope.arrays import Int, Params
 from mnemoscope.language import LanguageModel, Tokenizer, find_weights, read_model, read_tokenizer
@@ -19,6 +19,7 @@ from mnemoscope.studies.claims import NotSettledError
 
 KNOWN = {"SmolLM2-135M-Instruct.Q4_1": "SmolLM2-135M-Instruct (four-bit, instruction-tuned)"}
 LANES = 4  # batches at once on an accelerator
+DEVICES = 4  # at most: each holds a copy of the weights
 
 
 class Subject:
@@ -26,7 +27,6 @@ class Subject:
 
     def __init__(self, path: Path | None = None):
         self._given = path
-        self._placed: dict[int, Params] = {}
         self._programs: dict[tuple[Any, int], Callable[..., Any]] = {}
 
     @cached_property
@@ -35,6 +35,10 @@ class Subject:
         path = self._given or find_weights()
         readable = path is not None and (path.is_dir() or find_spec("gguf") is not None)
         return path if readable else None
+
+    @cached_property
+    def _mesh(self) -> Mesh:
+        return device_mesh(DEVICES)
 
     def fingerprint(self) -> str:
         """The hash of the weights' bytes; the same for the same model wherever it lies, empty where there is none."""
@@ -55,10 +59,11 @@ class Subject:
 
     @cached_property
     def model(self) -> LanguageModel:
-        """The model, read once."""
+        """The model, read once; each device has a copy of its weights."""
         if self.path is None:
             raise NotSettledError(f"No language model is installed: {HOW_TO}.")
-        return read_model(self.path)
+        found = read_model(self.path)
+        return LanguageModel(found.config, jax.device_put(found.params, NamedSharding(self._mesh, SAME)))
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -77,10 +82,7 @@ class Subject:
         return self._programs[f, n]
 
     def _program(self, f: Callable[[LanguageModel, Any], Any], n: int) -> Callable[..., Any]:
-        model, mesh = self.model, device_mesh(n)
-        same = NamedSharding(mesh, SAME)
-        if mesh.size not in self._placed:
-            self._placed[mesh.size] = jax.device_put(model.params, same)
+        model, mesh = self.model, self._mesh
 
         def one(batch: Any, params: Params) -> Any:
             return f(LanguageModel(model.config, params), batch)
@@ -88,7 +90,7 @@ class Subject:
         run = jax.jit(for_each_seed(one, mesh, lanes_for(mesh, n, LANES)))
 
         def program(each: Any, changed: Params | None = None) -> Any:
-            params = self._placed[mesh.size] | jax.device_put(changed or {}, same)
+            params = model.params | jax.device_put(changed or {}, NamedSharding(mesh, SAME))
             return jax.tree.map(lambda x: np.asarray(x)[:n], run(spread(mesh, each), params))
 
         return program

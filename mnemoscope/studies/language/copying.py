@@ -19,7 +19,7 @@ from mnemoscope.studies.statistics import mean_interval
 PERIOD = 48  # tokens, then the same again
 CHOOSING, MEASURED = 16, 32  # sequences on which heads are chosen, and on which they are measured
 SILENCED = 8  # heads
-BATCH = 4  # sequences at once on a core
+BATCH = 2  # sequences at once on a core
 HIGH = 0.5  # a score from which on a head is called after it
 GAIN = 1.0  # nats that the second copy must be cheaper
 
@@ -99,13 +99,13 @@ def copying(subject: Subject, evidence: Evidence) -> Outcome:
     for row in by_chance:
         row[draw.choice(others, SILENCED, replace=False)] = True
     cases = {
-        "nothing silenced": np.zeros((MEASURED, *heads.shape), bool),
-        "induction heads silenced": np.repeat(heads[None], MEASURED, axis=0),
-        "random heads silenced": by_chance.reshape(MEASURED, *heads.shape),
-        "previous-token heads silenced": np.repeat(top(scores["previous"], SILENCED)[None], MEASURED, axis=0),
+        "whole": np.zeros((MEASURED, *heads.shape), bool),
+        "induction out": np.repeat(heads[None], MEASURED, axis=0),
+        "random out": by_chance.reshape(MEASURED, *heads.shape),
+        "previous-token out": np.repeat(top(scores["previous"], SILENCED)[None], MEASURED, axis=0),
     }
     found = {name: look(subject, tokens, silenced) for name, silenced in cases.items()}
-    plain, by_seed = found["nothing silenced"], {}
+    plain, by_seed = found["whole"], {}
     best = {kind: np.unravel_index(scores[kind].argmax(), heads.shape) for kind in ("previous", "prefix")}
     for kind, words in (("previous", "previous-token"), ("prefix", "prefix-matching")):
         layer, head = best[kind]
@@ -113,20 +113,20 @@ def copying(subject: Subject, evidence: Evidence) -> Outcome:
     high = all(mean_interval(x)[1][0] > HIGH for x in by_seed.values())
     two = {name: copies(each["loss"]) for name, each in found.items()}
     for name, (first, second) in two.items():
-        by_seed |= {f"first copy, {name}": first, f"second copy, {name}": second}
-    gain, interval = mean_interval(two["nothing silenced"][0] - two["nothing silenced"][1])
-    rise = {name: each[1] - two["nothing silenced"][1] for name, each in two.items() if name != "nothing silenced"}
-    taken, between = mean_interval((rise["induction heads silenced"] - rise["random heads silenced"]) / gain)
+        by_seed |= {f"1st copy, {name}": first, f"2nd copy, {name}": second}
+    gain, interval = mean_interval(two["whole"][0] - two["whole"][1])
+    rise = {name: each[1] - two["whole"][1] for name, each in two.items() if name != "whole"}
+    taken, between = mean_interval((rise["induction out"] - rise["random out"]) / gain)
     share = {name: float(each.mean()) / gain for name, each in rise.items()}
-    said = verdict(high, interval, share["induction heads silenced"], share["random heads silenced"])
+    said = verdict(high, interval, share["induction out"], share["random out"])
     (layer, head), (before, at) = best["prefix"], best["previous"]
     sentence = (
         f"{subject.name}: the second copy of {PERIOD} random words costs {gain:.2f} nats less than the first. Best scores: "
         f"{scores['prefix'].max():.2f} prefix-matching (L{layer}H{head}), {scores['previous'].max():.2f} previous-token "
         f"(L{before}H{at}). Silencing {SILENCED} induction heads of {heads.size} takes away "
-        f"{share['induction heads silenced']:.0%} of the gain, {SILENCED} random others "
-        f"{share['random heads silenced']:.0%}, {SILENCED} previous-token heads "
-        f"{share['previous-token heads silenced']:.0%}; value: the first minus the second."
+        f"{share['induction out']:.0%} of the gain, {SILENCED} random others "
+        f"{share['random out']:.0%}, {SILENCED} previous-token heads "
+        f"{share['previous-token out']:.0%}; value: the first minus the second."
     )
     steps = np.arange(1, 2 * PERIOD)
     curves = {name: Curve.over_seeds(steps, each["loss"]) for name, each in found.items()}

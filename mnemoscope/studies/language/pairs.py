@@ -69,20 +69,20 @@ def recalled(subject: Subject, evidence: Evidence) -> Outcome:
     heads = induction_heads(subject)
     nothing = np.zeros_like(heads)
     asked = {
-        "asked again": answers(subject, again, colours, nothing), "a fifth animal": answers(subject, new, colours, nothing),
-        "asked again, induction heads silenced": answers(subject, again, colours, heads),
+        "asked again": answers(subject, again, colours, nothing), "fifth animal": answers(subject, new, colours, nothing),
+        "induction out": answers(subject, again, colours, heads),
     }  # fmt: skip
     picks = {name: (p.argmax(axis=1) == 0, p.argmax(axis=1) == 1) for name, p in asked.items()}
     share, interval = share_interval(picks["asked again"][0])
     unused = {name: float(each[1].mean()) for name, each in picks.items()}
-    without = float(picks["asked again, induction heads silenced"][0].mean())
+    without = float(picks["induction out"][0].mean())
     by_place = ", ".join(f"{picks['asked again'][0][i::SHOWN].mean():.0%}" for i in range(SHOWN))
     sentence = (
         f"{subject.name}: asked for an animal again, it answers the shown colour in {share:.0%} of {PROMPTS} prompts (first to "
         f"fourth pair: {by_place}) and the unused one in {unused['asked again']:.0%}; for a fifth animal it answers the unused "
-        f"one in {unused['a fifth animal']:.0%} (chance {1 / NAMED:.0%}). With L1's induction heads silenced it "
+        f"one in {unused['fifth animal']:.0%} (chance {1 / NAMED:.0%}). With L1's induction heads silenced it "
         f"recalls in {without:.0%}."
     )
-    by_seed = {f"shown colour, {n}": p[:, 0] for n, p in asked.items() if n != "a fifth animal"}
-    by_seed |= {f"unused colour, {n}": p[:, 1] for n, p in asked.items()}
+    by_seed = {f"shown, {n}": p[:, 0] for n, p in asked.items() if n != "fifth animal"}
+    by_seed |= {f"unused, {n}": p[:, 1] for n, p in asked.items()}
     return Outcome(verdict(share, unused["asked again"]), share, interval, sentence, by_seed)

@@ -87,7 +87,7 @@ def located(subject: Subject, evidence: Evidence) -> Outcome:
     for layer in layers:
         name = f"blocks.{layer}.mlp.W_out"
         ranks = np.array([round(part * min(model.params[name].shape)) for part in PARTS])
-        kept = zip(PARTS, np.asarray(cut(model.params[name], ranks)), strict=True)
+        kept = zip(PARTS, np.asarray(cut(np.asarray(model.params[name]), ranks)), strict=True)
         after |= {(layer, part): answers({name: matrix}) for part, matrix in kept}
     choosing, held = np.arange(n) % 2 == 0, np.arange(n) % 2 == 1
     rise = {case: odds(found) - odds(before) for case, found in after.items()}
