@@ -64,6 +64,7 @@ def run(
     seeds: int | None = None,
     claims: str = "",
     corpus: Path | None = None,
+    model: Path | None = None,
     store: StoreDir = DEFAULT_STORE,
 ) -> None:
     """Run a study: train what is missing, judge its claims, write the ledger.
@@ -77,8 +78,9 @@ def run(
         seeds: Seeds for every setting, instead of the study's own numbers (fewer than 8 settle nothing).
         claims: Judge only these, separated by commas: R8,R13.
         corpus: A text file whose characters take the place of tiny Shakespeare's, for studies of text (birth).
+        model: A GGUF file or a safetensors folder of the Llama or GPT-NeoX type, for studies of a language model (language).
     """
-    from mnemoscope.studies import STUDIES, find_study, on_corpus
+    from mnemoscope.studies import STUDIES, find_study, on_corpus, on_model
 
     chosen = list(STUDIES.values()) if study == "all" else [find_study(study)]
     picked = tuple(part.strip() for part in claims.split(",") if part.strip())
@@ -86,6 +88,8 @@ def run(
         raise UserError("--claims goes with one study; allowed: " + ", ".join(STUDIES))
     if corpus is not None:
         chosen = [on_corpus(each, corpus) for each in chosen]
+    if model is not None:
+        chosen = [on_model(each, model) for each in chosen]
     for each in chosen:
         each.pick(picked)
         each.settings(scale)
@@ -106,8 +110,8 @@ def run(
             ledger = run_study(each, scale, kept, command, seeds=seeds, claims=picked, watcher=live)
         kept.write_text(f"ledger/{scale}/{each.name}.md", markdown(ledger))
         print_ledger(console, ledger)
-        # `show` reads the study's own ledger, not that of another text
-        hint = "" if corpus else f"; one claim: mnemoscope show {ledger.claims[0].id}"
+        # `show` reads the study's own ledger, not that of another text or model
+        hint = "" if corpus or model else f"; one claim: mnemoscope show {ledger.claims[0].id}"
         console.print(f"Written: {kept.folder / 'ledger' / scale / each.name}.json and .md{hint}")
 
 

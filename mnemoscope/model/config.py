@@ -5,13 +5,28 @@ and read has one name everywhere. Both tables below say which axes a name carrie
 """
 
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 from pydantic import Field, model_validator
 
 from mnemoscope.config import Strict, UserError, unknown
 
 Size = Annotated[int, Field(ge=1)]
+
+
+@runtime_checkable
+class Sited(Protocol):
+    """What edits and caches need to know of a model's shape, whatever its type: its heads, its layers and its sites."""
+
+    @property
+    def n_heads(self) -> int: ...
+
+    @property
+    def n_layers(self) -> int: ...
+
+    def sites(self) -> dict[str, str]:
+        """Every site's name and axes, in the order of the computation."""
+        ...
 
 
 class ModelConfig(Strict):
@@ -87,6 +102,10 @@ class ModelConfig(Strict):
         self.constants()
         self.factors()
         return self
+
+    def sites(self) -> dict[str, str]:
+        """Every site's name and axes, in the order of the computation."""
+        return site_axes(self)
 
     def has_mlp(self, layer: int) -> bool:
         """Whether a layer has a feed-forward part."""
@@ -187,9 +206,9 @@ def site_axes(config: ModelConfig) -> dict[str, str]:
     return sites
 
 
-def full_site_name(config: ModelConfig, name: str | tuple[str, int]) -> str:
+def full_site_name(config: Sited, name: str | tuple[str, int]) -> str:
     """A site's full name from the short forms TransformerLens users write: ("pattern", 0), "embed"."""
-    sites = site_axes(config)
+    sites = config.sites()
     candidates: list[str]
     if isinstance(name, tuple):
         short, layer = name

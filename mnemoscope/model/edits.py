@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from mnemoscope.arrays import Array, Bool, Float
 from mnemoscope.config import UserError, unknown
-from mnemoscope.model.config import ModelConfig, site_axes
+from mnemoscope.model.config import Sited
 
 
 @jax.tree_util.register_dataclass
@@ -36,9 +36,9 @@ class Edit:
         return jnp.where(self.mask, self.value, x)
 
 
-def check_sites(config: ModelConfig, edits: tuple[Edit, ...]) -> None:
+def check_sites(config: Sited, edits: tuple[Edit, ...]) -> None:
     """Raise for an edit at a site that this model does not have."""
-    sites = site_axes(config)
+    sites = config.sites()
     for edit in edits:
         if edit.site not in sites:
             raise UserError(unknown("site", edit.site, sites))
@@ -57,7 +57,7 @@ def patch(site: str, trace: Mapping[str, Array], mask: Array | None = None) -> E
     return replace(site, trace[site], mask)
 
 
-def head_mask(config: ModelConfig, heads: tuple[int, ...]) -> Bool[Array, "1 head 1"]:
+def head_mask(config: Sited, heads: tuple[int, ...]) -> Bool[Array, "1 head 1"]:
     """Which heads, as a mask for a site with axes (pos, head, ...)."""
     for head in heads:
         if not 0 <= head < config.n_heads:
@@ -65,7 +65,7 @@ def head_mask(config: ModelConfig, heads: tuple[int, ...]) -> Bool[Array, "1 hea
     return jnp.array([h in heads for h in range(config.n_heads)])[None, :, None]
 
 
-def knock_out_head(config: ModelConfig, layer: int, head: int, mean: Array | None = None) -> Edit:
+def knock_out_head(config: Sited, layer: int, head: int, mean: Array | None = None) -> Edit:
     """Silence one head's output z: to zero, or to a given mean (pos head d_head)."""
     value = jnp.zeros((1, 1, 1)) if mean is None else mean
     return replace(f"blocks.{layer}.attn.hook_z", value, head_mask(config, (head,)))
@@ -77,7 +77,7 @@ def knock_out_mlp(layer: int, mean: Array | None = None) -> Edit:
 
 
 def force_pattern(
-    config: ModelConfig,
+    config: Sited,
     layer: int,
     head: int,
     pattern: Float[Array, "pos key_pos"],

@@ -9,7 +9,7 @@ import numpy as np
 
 from mnemoscope.arrays import Array, Logits, Params, Tokens
 from mnemoscope.config import UserError
-from mnemoscope.model.config import ModelConfig, full_site_name
+from mnemoscope.model.config import ModelConfig, Sited, full_site_name
 from mnemoscope.model.edits import Edit
 from mnemoscope.model.forward import forward
 
@@ -17,7 +17,7 @@ from mnemoscope.model.forward import forward
 class Cache(Mapping[str, Array]):
     """A trace that answers to full names and to TransformerLens's short ones: `cache["pattern", 0]`."""
 
-    def __init__(self, config: ModelConfig, trace: Mapping[str, Array]):
+    def __init__(self, config: Sited, trace: Mapping[str, Array]):
         self.config, self.trace = config, dict(trace)
 
     def __getitem__(self, name: str | tuple[str, int]) -> Array:

@@ -9,13 +9,16 @@ from mnemoscope.studies.birth import STUDY as BIRTH
 from mnemoscope.studies.claims import Scale, Setting, Study
 from mnemoscope.studies.facts import STUDY as FACTS
 from mnemoscope.studies.hops import STUDY as HOPS
+from mnemoscope.studies.language import STUDY as LANGUAGE
 from mnemoscope.studies.memories import STUDY as MEMORIES
 from mnemoscope.studies.noise import STUDY as NOISE
 from mnemoscope.studies.remember import STUDY as REMEMBER
 from mnemoscope.studies.walk import STUDY as WALK
 from mnemoscope.tasks import read_corpus
 
-STUDIES: dict[str, Study] = {study.name: study for study in (REMEMBER, WALK, BIRTH, MEMORIES, FACTS, NOISE, HOPS)}
+STUDIES: dict[str, Study] = {
+    study.name: study for study in (REMEMBER, WALK, BIRTH, MEMORIES, FACTS, NOISE, HOPS, LANGUAGE)
+}
 
 
 def find_study(name: str) -> Study:
@@ -48,3 +51,16 @@ def on_corpus(study: Study, path: Path) -> Study:
 
     name = f"{study.name}@{re.sub(r'[^0-9A-Za-z._-]', '_', path.stem)}"
     return replace(study, name=name, title=f"{study.title} ({path.name})", settings=of_corpus)
+
+
+def on_model(study: Study, path: Path) -> Study:
+    """A study of a language model on the user's own. Its ledger is kept apart, under the study's and the file's name."""
+    if study.on_model is None:
+        those = ", ".join(s.name for s in STUDIES.values() if s.on_model)
+        raise UserError(f"study {study.name!r} is not about a language model, so it takes no --model; allowed: {those}")
+    if not path.exists():
+        raise UserError(
+            f"there is no language model at {str(path)!r}; allowed: a GGUF file, or a folder with *.safetensors"
+        )
+    name = f"{study.name}@{re.sub(r'[^0-9A-Za-z._-]', '_', path.stem)}"
+    return replace(study.on_model(path), name=name, title=f"{study.title} ({path.name})")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -175,6 +176,10 @@ class Study:
     tests: tuple[Test, ...]
     explore: tuple[str, ...] = ()  # settings whose quick runs the site's explorer carries
     on_text: Callable[[Scale, "Corpus"], dict[str, Setting]] | None = None  # the same settings on a text of the user's
+    on_model: Callable[[Path], "Study"] | None = None  # the same study of a language model of the user's
+    rests_on: Callable[[], str] = (
+        str  # what its findings rest on besides settings and code: a fingerprint; nothing by default
+    )
 
     def pick(self, ids: tuple[str, ...] = ()) -> tuple[Test, ...]:
         """The tests of these claims, in the study's order; none given means all."""

@@ -20,7 +20,7 @@ from mnemoscope.studies.claims import Entry, Finding, Ledger, Pictures, Scale, S
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.train import Run
 
-JUDGING = ("arrays.py", "config.py", "spec.py", "train.py", "tasks", "model", "probes", "theory", "studies")
+JUDGING = ("arrays.py", "config.py", "spec.py", "train.py", "tasks", "model", "language", "probes", "theory", "studies")
 
 
 @runtime_checkable
@@ -54,7 +54,7 @@ def code_fingerprint() -> str:
 
 def finding_key(study: Study, test: Test, scale: Scale, settings: Mapping[str, Setting]) -> str:
     """Changes whenever anything that the finding rests on does."""
-    parts = [code_fingerprint(), study.name, scale, test.claim.canonical_json()]
+    parts = [code_fingerprint(), study.name, scale, test.claim.canonical_json(), study.rests_on()]
     parts += [f"{n}={settings[n].spec.digest()}:{settings[n].seeds}" for n in test.settings(settings)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

@@ -24,7 +24,8 @@ def mean_interval(values: Sequence[float] | np.ndarray) -> tuple[float, Interval
     mean = float(values.mean())
     if np.ptp(values) == 0:  # nothing to resample; SciPy would warn of a degenerate distribution
         return mean, (mean, mean)
-    result = stats.bootstrap((values,), np.mean, method="percentile", rng=np.random.default_rng(0))
+    at_once = 200 if len(values) > 1000 else None  # all resamples of many values would be gigabytes
+    result = stats.bootstrap((values,), np.mean, method="percentile", rng=np.random.default_rng(0), batch=at_once)
     return mean, (float(result.confidence_interval.low), float(result.confidence_interval.high))
 
 
