@@ -10,7 +10,6 @@ from mnemoscope import cli
 from mnemoscope.config import UserError
 from mnemoscope.language.tokens import byte_characters
 from mnemoscope.probes.copying import prefix_score, previous_score, token_losses
-from mnemoscope.probes.ranks import keep_rank
 from mnemoscope.report.figures import claim_figures
 from mnemoscope.studies import STUDIES, on_model
 from mnemoscope.studies.about import panels
@@ -37,20 +36,6 @@ class Quiet:
 
     def judged(self, claim_id, finding):
         self.judged_.append(claim_id)
-
-
-@pytest.mark.parametrize("shape", [(5, 8), (8, 5)])
-def test_keep_rank_against_numpy(shape):
-    matrix = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    left, values, right = np.linalg.svd(matrix.astype(float), full_matrices=False)
-    for rank in range(6):
-        cut = np.asarray(keep_rank(matrix, rank))
-        expected = sum((values[i] * np.outer(left[:, i], right[i]) for i in range(rank)), np.zeros(shape))
-        np.testing.assert_allclose(cut, expected, atol=1e-5)
-        assert np.linalg.matrix_rank(cut, tol=1e-4) == rank
-    np.testing.assert_allclose(keep_rank(matrix, 5), matrix, atol=1e-5)
-    with pytest.raises(UserError, match=r"rank 6 of a matrix of . x .; allowed: 0 to 5"):
-        keep_rank(matrix, 6)
 
 
 def test_scores_of_planted_heads():

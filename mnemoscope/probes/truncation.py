@@ -6,20 +6,23 @@ W = sum_i s_i u_i v_i^T,   s_1 >= s_2 >= ...         kept: the terms i <= rank; 
 from fnmatch import fnmatchcase
 
 import jax.numpy as jnp
+import numpy as np
 
 from mnemoscope.arrays import Array, Float, Int
 from mnemoscope.config import UserError, unknown
 from mnemoscope.model import Transformer
 
 
-def keep_rank(matrix: Float[Array, "*n row column"], rank: int | Int[Array, ""]) -> Float[Array, "*n row column"]:
+def keep_rank(
+    matrix: Float[Array | np.ndarray, "*n row column"], rank: int | Int[Array, ""]
+) -> Float[Array, "*n row column"]:
     """The nearest matrix of at most this rank, in the sense of least squares. A rank inside `jit` is taken as it comes."""
     most = min(matrix.shape[-2:])
     if isinstance(rank, int) and not 0 <= rank <= most:
         raise UserError(
             f"a {matrix.shape[-2]} x {matrix.shape[-1]} matrix can keep 0 to {most} singular values, got {rank}"
         )
-    u, s, v = jnp.linalg.svd(matrix, full_matrices=False)
+    u, s, v = jnp.linalg.svd(jnp.asarray(matrix), full_matrices=False)
     kept = jnp.where(jnp.arange(most) < rank, s, 0.0)
     return jnp.einsum("...ri,...i,...ic->...rc", u, kept, v)
 
@@ -30,5 +33,5 @@ def truncated(model: Transformer, pattern: str, rank: int | Int[Array, ""]) -> T
     chosen = [name for name in matrices if fnmatchcase(name, pattern)]
     if not chosen:
         raise UserError(unknown("matrix", pattern, matrices))
-    cut = {name: keep_rank(jnp.asarray(model.params[name]), rank) for name in chosen}
+    cut = {name: keep_rank(model.params[name], rank) for name in chosen}
     return Transformer(model.config, {**model.params, **cut})

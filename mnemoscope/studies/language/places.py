@@ -11,7 +11,7 @@ from mnemoscope.arrays import Array, Float, Params
 from mnemoscope.language import LanguageModel
 from mnemoscope.language.forward import read_out
 from mnemoscope.model import replace
-from mnemoscope.probes.ranks import keep_rank
+from mnemoscope.probes.truncation import keep_rank
 from mnemoscope.studies.claims import Grid, NotSettledError, Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.language.common import Subject, batches, padded, rows
