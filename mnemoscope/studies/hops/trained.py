@@ -76,8 +76,8 @@ def by_mixture(evidence: Evidence) -> Outcome:
     """H4."""
     run = evidence.run("mixture/k=4")
     verdict, share, interval = share_verdict(at_end(run, 4) >= KNOWN)
-    named = {"hard/k=1": 1} | {n: task_of(evidence.run(n)).k for n in evidence.settings if n.startswith("mixture/")}
-    steps = {k: steps_to_know(evidence.run(name), k) for name, k in named.items()}
+    settings = {"hard/k=1": 1} | {n: task_of(evidence.run(n)).k for n in evidence.settings if n.startswith("mixture/")}
+    steps = {k: steps_to_know(evidence.run(name), k) for name, k in settings.items()}
     medians = {k: float(np.median(x)) for k, x in steps.items() if np.isfinite(np.median(x))}
     told = ", ".join(f"{_said(x)} for k = {k}" for k, x in steps.items())
     law = (
