@@ -19,7 +19,7 @@ from mnemoscope.probes.walk import walk
 from mnemoscope.probes.watch import hops, watch_of
 from mnemoscope.report.site import piece_of
 from mnemoscope.spec import Adam, Spec
-from mnemoscope.studies.claims import SCALES, NotSettledError, Setting
+from mnemoscope.studies.claims import NotSettledError, Setting
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.hops import STUDY, built, order, trained
 from mnemoscope.studies.hops.settings import SIZES, curriculum, only
@@ -455,10 +455,10 @@ def test_hand_built_judge(monkeypatch):
 
 
 def test_every_judge_of_trained_settings_runs(monkeypatch):
-    for scale in SCALES:
-        monkeypatch.setitem(SIZES, scale, SIZES[scale]._replace(d=32, steps=10, looks=2, mixtures=(2, 4), long=2))
-        settings = {n: Setting(s.spec.model_copy(update={"batch": 2}), 8) for n, s in STUDY.settings(scale).items()}
-        assert ("long/k=4" in settings, settings["curriculum/shallow"].spec.model.n_layers) == (True, 2)
+    assert "long/k=4" in STUDY.settings("full")
+    monkeypatch.setitem(SIZES, "full", SIZES["full"]._replace(n=3, d=16, steps=8, looks=2, mixtures=(4,), long=1))
+    settings = {n: Setting(s.spec.model_copy(update={"batch": 2}), 8) for n, s in STUDY.settings("full").items()}
+    assert settings["curriculum/shallow"].spec.model.n_layers == 2
     evidence = Evidence(
         "full", settings, lambda name: fit(settings[name].spec, range(8), watch_of(settings[name].spec))
     )
