@@ -1,0 +1,94 @@
+"""Kill a study again and again, at random moments, and see that nothing finished is lost, repeated or read half-written.
+
+    python tests/crash.py --kills 300        the long version; `make test` has a short one
+
+A run is killed (SIGKILL) after a random time and started again with the same command. After each kill the store must pass its own
+check, and every block that was in the index before must be there as it was. When it is let to its end, its ledger equals
+the one of a run that nobody disturbed, but for the time at which it was finished.
+"""
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from mnemoscope.store import RunRow, Store
+
+COMMANDS = (("run", "walk", "--seeds", "8", "--claims", "W1,W2"),)
+LONG = (*COMMANDS, ("run", "remember", "--seeds", "8", "--claims", "R1,R3,R6"))
+
+
+def start(command: tuple[str, ...], store: Path) -> subprocess.Popen[bytes]:
+    """The command line as a user starts it, quietly."""
+    line = [sys.executable, "-m", "mnemoscope.cli", *command, "--store", str(store)]
+    return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def finish(command: tuple[str, ...], store: Path) -> float:
+    """Let it run to its end, and say how long it took."""
+    began = time.monotonic()
+    process = start(command, store)
+    error = process.communicate()[1].decode()
+    if process.returncode:
+        raise AssertionError(f"{' '.join(command)} ended with {process.returncode}: {error[-500:]}")
+    return time.monotonic() - began
+
+
+def ledgers(store: Path) -> dict[str, object]:
+    """What the store's ledgers say, without the time at which they were finished and the folder in their command."""
+    found = {}
+    for path in sorted((store / "ledger").rglob("*.json")):
+        body = json.loads(path.read_text())
+        if "claims" in body:
+            body = {key: value for key, value in body.items() if key not in ("finished", "command")}
+        found[path.relative_to(store).as_posix()] = body
+    return found
+
+
+def rows(store: Path) -> dict[str, RunRow]:
+    """Every block of the index, after a check of the whole store."""
+    kept = Store(store)
+    assert kept.check() == []
+    found = {row.id: row for row in kept.rows()}
+    kept.db.close()
+    return found
+
+
+def torment(kills: int, commands: tuple[tuple[str, ...], ...], seed: int = 0) -> dict[str, int]:
+    """Kill so many times, let it end, compare; start over with an empty store until the kills are used up."""
+    rng, done, rounds, mid = random.Random(seed), 0, 0, 0
+    with TemporaryDirectory() as folder:
+        calm = Path(folder) / "calm"
+        takes = {command: finish(command, calm) for command in commands}
+        expected = ledgers(calm)
+        while done < kills:
+            store = Path(folder) / f"store{rounds}"
+            rounds += 1
+            for command in commands:
+                for _ in range(rng.randint(1, 8)):
+                    before = rows(store) if store.exists() else {}
+                    process = start(command, store)
+                    try:
+                        process.wait(rng.uniform(0.1, 1.2) * takes[command])
+                    except subprocess.TimeoutExpired:
+                        process.send_signal(signal.SIGKILL)
+                        mid += 1
+                    process.communicate()
+                    done += 1
+                    after = rows(store) if store.exists() else {}
+                    repeated = [name for name, row in before.items() if after.get(name) != row]
+                    assert repeated == [], f"finished blocks were lost or made again: {repeated}"
+                finish(command, store)
+            assert ledgers(store) == expected, "the ledger is not the one of an undisturbed run"
+    return {"kills": done, "of them while it ran": mid, "rounds": rounds}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--kills", type=int, default=300)
+    print(torment(parser.parse_args().kills, LONG))
