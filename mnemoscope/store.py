@@ -278,7 +278,9 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_suffix(path.suffix + ".tmp")
             temporary.write_text(text, encoding="utf-8", newline="\n")
-            before = _sha(path.read_bytes()) if path.is_file() else sha
+            # a file that is damaged already, or not there, is no file that counts
+            row = self.db.execute("SELECT * FROM files WHERE name=?", (name,)).fetchone()
+            before = _sha(path.read_bytes()) if path.is_file() and row and not self._wrong(path, row) else ""
             with self.db:
                 self._put("files", (name, sha, before, _seal((name, sha, before))))
             os.replace(temporary, path)
@@ -320,7 +322,8 @@ class Store:
         ]
         for row in files:
             path = self.folder / row[0]
-            why = self._wrong(path, row) if path.is_file() else "it is gone"
+            # without a file before it, a power cut may have come before it had its name
+            why = self._wrong(path, row) if path.is_file() else "it is gone" if row[2] else ""
             found += [Damage("file", row[0], why)] if why else []
         return found
 

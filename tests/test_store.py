@@ -253,8 +253,16 @@ def test_a_file_that_was_not_yet_renamed_still_counts(filled, monkeypatch):
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("power cut")))
     with pytest.raises(UserError, match="could not write"):
         kept.write_text("ledger/quick/x.json", "three\n")
+    with pytest.raises(UserError, match="could not write"):
+        kept.write_text("ledger/quick/new.json", "one\n")
     assert kept.read_text("ledger/quick/x.json") == "two\n"
+    assert kept.read_text("ledger/quick/new.json") is None
     assert kept.check() == []
+    (filled / "ledger/quick/x.json").write_text("damaged\n")
+    with pytest.raises(UserError, match="could not write"):
+        kept.write_text("ledger/quick/x.json", "four\n")
+    with pytest.raises(UserError, match=r"x.json .* is damaged"):  # a write that fails does not bless what was there
+        kept.read_text("ledger/quick/x.json")
 
 
 def test_a_store_of_format_1_gets_its_checksums(tmp_path):
