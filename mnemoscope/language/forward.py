@@ -29,7 +29,7 @@ from mnemoscope.arrays import Array, Float, Logits, Params, Tokens
 from mnemoscope.config import UserError
 from mnemoscope.language.config import LanguageConfig
 from mnemoscope.model import Cache, Edit
-from mnemoscope.model.edits import check_sites
+from mnemoscope.model.edits import recorder
 
 
 def turned(x: Float[Array, "pos heads d_head"], dims: int, base: float) -> Float[Array, "pos heads d_head"]:
@@ -46,15 +46,7 @@ def forward(
 ) -> tuple[Logits, dict[str, Array]]:
     """Logits after every token, and the trace: every site's value by name, after edits."""
     edits = tuple(edits)
-    check_sites(config, edits)
-    edited, trace = {edit.site for edit in edits}, {}
-
-    def site(name: str, x: Array) -> Array:
-        for edit in edits:
-            if edit.site == name:
-                x = edit.apply(x)
-        trace[name] = x
-        return x
+    edited, (site, trace) = {edit.site for edit in edits}, recorder(config, edits)
 
     def bias(name: str, rank: int) -> Array | float:
         return jnp.expand_dims(params[name], tuple(range(rank - params[name].ndim))) if name in params else 0.0

@@ -7,7 +7,7 @@ and not a callback, knocking out every head in turn is one `vmap` over masks and
 the model does not have raises: it never passes in silence.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import jax
@@ -36,12 +36,24 @@ class Edit:
         return jnp.where(self.mask, self.value, x)
 
 
-def check_sites(config: Sited, edits: tuple[Edit, ...]) -> None:
-    """Raise for an edit at a site that this model does not have."""
-    sites = config.sites()
+def recorder(config: Sited, edits: tuple[Edit, ...]) -> tuple[Callable[[str, Array], Array], dict[str, Array]]:
+    """`site(name, x)`, which every named value of a forward pass goes through: it applies the edits there and records the result.
+
+    The second is the record, which fills while the pass runs. An edit at a site that this model does not have raises.
+    """
+    sites, trace = config.sites(), {}
     for edit in edits:
         if edit.site not in sites:
             raise UserError(unknown("site", edit.site, sites))
+
+    def site(name: str, x: Array) -> Array:
+        for edit in edits:
+            if edit.site == name:
+                x = edit.apply(x)
+        trace[name] = x
+        return x
+
+    return site, trace
 
 
 def replace(site: str, value: Array, mask: Array | None = None) -> Edit:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from mnemoscope.arrays import Array, Float, Logits, Params, PRNGKeyArray, Tokens
 from mnemoscope.config import UserError
 from mnemoscope.model.config import ModelConfig, parameter_shapes
-from mnemoscope.model.edits import Edit, check_sites
+from mnemoscope.model.edits import Edit, recorder
 
 NORM_EPS = 1e-5
 Site = Callable[[str, Array], Array]
@@ -99,15 +99,7 @@ def forward(
 ) -> tuple[Logits, dict[str, Array]]:
     """Logits after every token, and the trace: every site's value by name, after edits."""
     edits = tuple(edits)
-    check_sites(config, edits)
-    trace: dict[str, Array] = {}
-
-    def site(name: str, x: Array) -> Array:
-        for edit in edits:
-            if edit.site == name:
-                x = edit.apply(x)
-        trace[name] = x
-        return x
+    site, trace = recorder(config, edits)
 
     def bias(name: str, rank: int) -> Array | float:
         return _bias(params, name, rank)
