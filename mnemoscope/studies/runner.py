@@ -93,12 +93,18 @@ def run_study(
         evidence.run(name)
     for test in open_tests:
         watcher.judging(test.claim.id)
-        finding = evidence.finding(test.settings(settings), test.judge)
-        store.keep_finding(keys[test.claim.id], finding.model_dump(mode="json"))
+        with store.alone(keys[test.claim.id]):  # of several processes one judges, and the others read what it found
+            if (body := store.finding(keys[test.claim.id])) is not None:
+                finding = Finding.model_validate(body)
+            else:
+                finding = evidence.finding(test.settings(settings), test.judge)
+                store.keep_finding(keys[test.claim.id], finding.model_dump(mode="json"))
         findings[test.claim.id] = finding
         watcher.judged(test.claim.id, finding)
-    previous = read_ledger(store, study.name, scale)
-    if open_tests or previous is None:
+    with store.alone(f"ledger/{scale}/{study.name}"):
+        previous = read_ledger(store, study.name, scale)
+        if not open_tests and previous is not None:
+            return previous
         ledger = _ledger(study, scale, command, findings, previous)
         by_seed, pictures = (_beside(store, study, scale, part) for part in ("evidence", "pictures"))
         by_seed |= {name: finding.by_seed for name, finding in findings.items()}
@@ -107,8 +113,7 @@ def run_study(
         store.write_text(f"ledger/{scale}/{study.name}.evidence.json", json.dumps(by_seed, indent=1) + "\n")
         if pictures:
             store.write_text(f"ledger/{scale}/{study.name}.pictures.json", json.dumps(pictures) + "\n")
-        return ledger
-    return previous
+    return ledger
 
 
 def read_ledger(store: Store, study: str, scale: Scale) -> Ledger | None:
