@@ -16,6 +16,7 @@ import numpy as np
 from mnemoscope import __version__
 from mnemoscope.config import UserError
 from mnemoscope.probes.watch import watch_of
+from mnemoscope.sinks import Sink
 from mnemoscope.spec import Spec
 from mnemoscope.store import Store
 from mnemoscope.train import Run, fit, programs
@@ -107,22 +108,27 @@ def obtain(
     spec: Spec,
     seeds: Sequence[int],
     progress: Callable[[int, int], None] | None = None,
+    sink: Sink | None = None,
+    name: str = "",
 ) -> Run:
     """The run of these seeds: what the store holds is read, what is missing is trained and stored block by block.
 
     `progress(done, total)` counts optimiser steps of all seeds that had to be trained. A block that does not fit the
-    device's memory is cut in two, and a warning says so: a seed trains the same in any block.
+    device's memory is cut in two, and a warning says so: a seed trains the same in any block. A `sink` follows
+    each block, under the name and its seeds.
     """
 
     def waiting() -> None:
         warnings.warn("another process is training this already; waiting for it", RuntimeWarning, stacklevel=2)
 
     with store.alone(spec.digest(), waiting):
-        _train_missing(store, spec, seeds, progress)
+        _train_missing(store, spec, seeds, progress, sink, name or spec.digest())
     return select([store.load(row) for row in store.blocks(spec, seeds)[0]], tuple(seeds))
 
 
-def _train_missing(store: Store, spec: Spec, seeds: Sequence[int], progress: Callable[[int, int], None] | None) -> None:
+def _train_missing(
+    store: Store, spec: Spec, seeds: Sequence[int], progress: Callable[[int, int], None] | None, sink: Sink | None, name: str
+) -> None:  # fmt: skip
     blocks = _missing_blocks(store, spec, seeds)
     total = sum(map(len, blocks)) * spec.steps
     behind = 0  # steps of the blocks that are finished
@@ -134,8 +140,10 @@ def _train_missing(store: Store, spec: Spec, seeds: Sequence[int], progress: Cal
     while blocks:
         block, began = blocks.pop(0), time.monotonic()
         keeper = _Keeper(store, spec, block)
+        if sink:
+            sink.init(f"{name}/{block[0]}-{block[-1]}", spec.model_dump(mode="json"))
         try:
-            run = fit(spec, block, observe=watch_of(spec), progress=tell, keeper=keeper)
+            run = fit(spec, block, observe=watch_of(spec), progress=tell, keeper=keeper, sink=sink)
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
@@ -146,6 +154,9 @@ def _train_missing(store: Store, spec: Spec, seeds: Sequence[int], progress: Cal
             warnings.warn(message, RuntimeWarning, stacklevel=3)
             blocks[:0] = [block[:half], block[half:]]
             continue
+        finally:
+            if sink:
+                sink.finish()
         store.save(run, time.monotonic() - began, hardware())
         keeper.drop()
         behind += len(block) * spec.steps

@@ -26,6 +26,7 @@ from mnemoscope.config import UserError
 from mnemoscope.loss import loss_and_gradient
 from mnemoscope.model import Transformer, init, parameter_shapes
 from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
+from mnemoscope.sinks import Sink
 from mnemoscope.spec import Spec
 from mnemoscope.tasks import Example, Task, World
 
@@ -230,11 +231,12 @@ def fit(
     observe: Observe | None = None,
     progress: Progress | None = None,
     keeper: Keeper | None = None,
+    sink: Sink | None = None,
 ) -> Run:
     """Train one model for each seed. `observe(model, world)` is called for every seed at every look of the Spec.
 
     The caller pays for what it hands in: `observe` is compiled once and runs at each look. With a `keeper` a training that
-    was cut off goes on from the stop at which it was kept, to the same bits.
+    was cut off goes on from the stop at which it was kept, to the same bits. A `sink` gets numbers at every stop.
     """
     wanted = tuple(int(seed) for seed in seeds)
     if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
@@ -261,6 +263,8 @@ def fit(
         """Read off what a stretch left behind; waits until it is done."""
         so_far.add("losses", {"": jax.device_get(states.loss_sum) / (end - begin)})
         look(end, states)
+        if sink:
+            sink.log(end, so_far.numbers(end, states, looked=bool(watch) and end in looks))
         if keeper and end < spec.steps and keeper.due():
             keeper.keep(so_far.packed(states))
         if progress:
@@ -305,6 +309,14 @@ class _SoFar:
     def stacked(self, part: str) -> dict[str, np.ndarray]:
         each = self.parts[part]
         return {name: np.stack([one[name] for one in each], axis=1) for name in each[0]} if each else {}
+
+    def numbers(self, step: int, states: State, looked: bool) -> dict[str, float]:
+        """What a sink is told at a stop; of what is watched, that which is one number for each seed."""
+        losses, good = self.parts["losses"][-1][""], np.asarray(states.good_steps)[: self.n_seeds]
+        told = {"loss/mean": losses.mean(), "loss/lowest": losses.min(), "loss/highest": losses.max()}
+        if looked:
+            told |= {f"watched/{name}": x.mean() for name, x in self.parts["observed"][-1].items() if x.ndim == 1}
+        return {name: float(x) for name, x in told.items()} | {"seeds/diverged": float((good < step).sum())}
 
     def packed(self, states: State) -> dict[str, np.ndarray]:
         """Everything that is needed to go on, as arrays with names."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import mnemoscope
 from mnemoscope.engine import hardware, obtain, prepare, versions
+from mnemoscope.sinks import Sink
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import Entry, Finding, Ledger, Pictures, Scale, Setting, Study, Test
 from mnemoscope.studies.evidence import Evidence
@@ -61,7 +62,7 @@ def finding_key(study: Study, test: Test, scale: Scale, settings: Mapping[str, S
 
 def run_study(
     study: Study, scale: Scale, store: Store, command: str, *, seeds: int | None = None, claims: tuple[str, ...] = (),
-    watcher: Watcher,
+    watcher: Watcher, sink: Sink | None = None,
 ) -> Ledger:  # fmt: skip
     """Judge the chosen claims of a study and write its ledger, with every claim that is known at this scale.
 
@@ -81,7 +82,9 @@ def run_study(
     def get(name: str) -> Run:
         setting = settings[name]
         total = setting.seeds * setting.spec.steps
-        run = obtain(store, setting.spec, range(setting.seeds), progress=lambda d, t: watcher.trained(name, d, t + 1))
+        run = obtain(
+            store, setting.spec, range(setting.seeds), lambda d, t: watcher.trained(name, d, t + 1), sink, f"{study.name}/{name}"
+        )  # fmt: skip
         watcher.trained(name, total, total)
         return run
 
