@@ -21,6 +21,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
+from mnemoscope import html
 from mnemoscope.arrays import Array, Float, Int, Key, Params, PRNGKeyArray, Shaped
 from mnemoscope.config import UserError
 from mnemoscope.loss import loss_and_gradient
@@ -99,6 +100,11 @@ class Run:
     def world(self, seed: int) -> World:
         """One seed's world, drawn again from the seed."""
         return jax.tree.map(lambda x: x[0], _worlds(self.spec.task, jnp.array([seed])))
+
+    def _repr_html_(self) -> str:
+        title = f"Run of {len(self.seeds)} seeds, {self.spec.steps:,} steps of {self.spec.batch}; {self.finished.sum()} finished"
+        shown = html.table(title, ("task", "model"), [(self.spec.task, self.spec.model)])
+        return shown + html.losses(self.loss_steps.tolist(), self.losses)
 
     def _row(self, seed: int) -> int:
         if seed not in self.seeds:

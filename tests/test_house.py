@@ -9,7 +9,7 @@ import mnemoscope
 
 HOME = Path(mnemoscope.__file__).parent
 ORDER = [
-    {"config", "arrays", "sinks"}, {"seeds", "tasks", "model"}, {"language", "spec", "loss"}, {"train"},
+    {"config", "arrays", "sinks", "html"}, {"seeds", "tasks", "model"}, {"language", "spec", "loss"}, {"train"},
     {"probes", "theory", "profile"}, {"store"}, {"engine"}, {"studies"}, {"report", "explorer"}, {"cli"},
 ]  # fmt: skip
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mnemoscope import html
 from mnemoscope.arrays import Array, Logits, Params, Tokens
 from mnemoscope.config import UserError
 from mnemoscope.model.config import ModelConfig, Sited, full_site_name
@@ -28,6 +29,9 @@ class Cache(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self.trace)
+
+    def _repr_html_(self) -> str:
+        return html.trace(self.trace, self.config.sites())
 
 
 @jax.tree_util.register_dataclass
@@ -62,3 +66,10 @@ class Transformer:
         if array.min() < 0 or array.max() >= d_vocab:
             raise UserError(f"tokens are 0 to {d_vocab - 1}, got {array.tolist()}")
         return jnp.asarray(array)
+
+    def _repr_html_(self) -> str:
+        c, still = self.config, self.config.frozen_names()
+        rows = [(name, html.numbers(x), "frozen" if name in still else "") for name, x in self.params.items()]
+        title = f"Transformer: n_layers {c.n_layers}, n_heads {c.n_heads}, d_model {c.d_model}, d_mlp {c.d_mlp}, norm {c.norm}"
+        total = sum(int(np.size(x)) for x in self.params.values())
+        return html.table(f"{title}; {total:,} numbers", ("parameter", "values", ""), rows)

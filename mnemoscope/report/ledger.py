@@ -12,14 +12,6 @@ from mnemoscope.studies.claims import Entry, Ledger
 VERDICT_STYLE = {"reproduced": "green", "partly": "yellow", "refuted": "red", "undecided": "dim"}
 
 
-def number(entry: Entry) -> str:
-    """The measured value with its interval, short."""
-    if entry.value is None or entry.interval is None:
-        return "not measured"
-    value, low, high = (f"{x:.4g}" if abs(x) < 1e4 else f"{x:,.0f}" for x in (entry.value, *entry.interval))
-    return value if low == high else f"{value} [{low}, {high}]"
-
-
 def none(entry: Entry) -> str:
     """What it means that a claim rests on no seeds."""
     return "-" if entry.value is None else "exact"
@@ -44,7 +36,7 @@ def print_ledger(console: Console, ledger: Ledger) -> None:
     for entry in ledger.claims:
         seeds = str(entry.seeds) if not entry.failed_seeds else f"{entry.seeds} ({entry.failed_seeds} failed)"
         table.add_row(
-            entry.id, f"[{VERDICT_STYLE[entry.verdict]}]{entry.verdict}[/]", escape(entry.sentence), number(entry),
+            entry.id, f"[{VERDICT_STYLE[entry.verdict]}]{entry.verdict}[/]", escape(entry.sentence), entry.number(),
             escape(entry.source_figure), seeds if entry.seeds else none(entry),
         )  # fmt: skip
     console.print(table)
@@ -63,7 +55,7 @@ def markdown(ledger: Ledger) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for e in ledger.claims:
-        cells = (e.id, e.statement, e.source_figure, f"**{e.verdict}**", number(e), str(e.seeds or none(e)), e.sentence,
+        cells = (e.id, e.statement, e.source_figure, f"**{e.verdict}**", e.number(), str(e.seeds or none(e)), e.sentence,
                  e.criterion)  # fmt: skip
         lines.append("| " + " | ".join(map(cell, cells)) + " |")
     versions = ", ".join(f"{name} {version}" for name, version in ledger.versions.items())
@@ -74,7 +66,7 @@ def print_claim(console: Console, ledger: Ledger, entry: Entry, by_seed: Mapping
     """One claim whole: criterion, value, interval, sentence, and every seed's outcome."""
     rows = (
         ("claim", entry.statement), ("source", entry.source_figure), ("criterion", entry.criterion),
-        ("verdict", f"{entry.verdict} ({ledger.scale} scale)"), ("value", number(entry)),
+        ("verdict", f"{entry.verdict} ({ledger.scale} scale)"), ("value", entry.number()),
         ("seeds", f"{entry.seeds}, of which {entry.failed_seeds} diverged" if entry.seeds else f"none: {none(entry)}"),
         ("found", entry.sentence), ("measured", f"{ledger.finished} on {ledger.hardware}"),
     )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
+from mnemoscope import html
 from mnemoscope.arrays import Float
 from mnemoscope.config import Strict, UserError, unknown
 from mnemoscope.spec import Spec
@@ -125,6 +126,18 @@ class NotSettledError(Exception):
 class Entry(Measured, Claim):
     """One line of the ledger: the claim and what was measured (fields come in the order claim, measured)."""
 
+    def number(self) -> str:
+        """The measured value with its interval, short."""
+        if self.value is None or self.interval is None:
+            return "not measured"
+        value, low, high = (f"{x:.4g}" if abs(x) < 1e4 else f"{x:,.0f}" for x in (self.value, *self.interval))
+        return value if low == high else f"{value} [{low}, {high}]"
+
+    def _repr_html_(self) -> str:
+        rows = [("verdict", html.verdict(self.verdict)), ("measured", self.number()), ("in words", self.sentence),
+                ("the source", self.source_figure), ("criterion", self.criterion), ("seeds", self.seeds or "exact")]  # fmt: skip
+        return html.table(f"{self.id} {self.statement}", ("", ""), rows)
+
 
 class Ledger(Strict):
     """A study's findings at one scale, with what they were measured on."""
@@ -136,6 +149,13 @@ class Ledger(Strict):
     versions: dict[str, str]
     finished: str
     claims: tuple[Entry, ...]
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (x.id, x.statement, html.verdict(x.verdict), x.number(), x.source_figure, x.sentence) for x in self.claims
+        ]
+        head = ("", "claim", "verdict", "measured [95%]", "the source", "in words")
+        return html.table(f"{self.study} ({self.scale}), {self.hardware}, {self.finished}", head, rows)
 
 
 @dataclass(frozen=True)

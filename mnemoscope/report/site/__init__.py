@@ -15,7 +15,6 @@ from mnemoscope.explorer import page as explorer_page
 from mnemoscope.report import books
 from mnemoscope.report.figures import claim_figures, svg
 from mnemoscope.report.files import writing
-from mnemoscope.report.ledger import number
 from mnemoscope.report.walk import page as walk_page
 from mnemoscope.store import Store
 from mnemoscope.studies import STUDIES
@@ -107,7 +106,7 @@ def _row(study: Study, claim: Claim, found: dict[Any, Ledger]) -> dict[str, Any]
     """One claim for the pages: what is claimed, and what each scale found."""
     entries = {scale: next((e for e in book.claims if e.id == claim.id), None) for scale, book in found.items()}
     shown = [
-        {"scale": scale, "entry": entry, "number": number(entry), "figures": []}
+        {"scale": scale, "entry": entry, "number": entry.number(), "figures": []}
         for scale in ("full", "quick")
         if (entry := entries.get(scale))
     ]
