@@ -135,6 +135,7 @@ def test_what_transformer_lens_has_no_word_for(setting, word, tmp_path):
         ({"n_ctx": None}, "n_ctx=None; allowed: a whole number from 1 up"),
         ({"n_ctx": 9}, "'pos_embed.W_pos' in .* has shape (4, 4); config.json says (9, 4)"),
         ({"n_layers": 2}, "has no 'blocks.1.ln1.w', which config.json asks for"),
+        ({"n_layers": 10**9}, "config.json has n_layers=1000000000, but model.safetensors in"),
         ({"attn_only": True}, "which a model of this config.json does not use"),
         ({"attention_dir": "bidirectional"}, "describe different models"),
     ],
@@ -229,6 +230,19 @@ def test_what_is_there_is_only_written_over_by_force(folder):
     assert sorted(p.name for p in folder.parent.iterdir()) == ["model"]
     with pytest.raises(UserError, match="is a file; allowed: a folder"):
         write_transformer_lens(model, folder / "notes.txt", force=True)
+
+
+def test_a_used_folder_that_is_cut_off_while_it_is_written_over_has_no_model(folder, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("mnemoscope.exchange.files.os.replace", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        write_transformer_lens(drawn(small()), folder, force=True)
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="cannot read"):  # neither the old one nor half of the new one
+        read_transformer_lens(folder)
+    assert sorted(p.name for p in folder.parent.iterdir()) == ["model"]
 
 
 def test_a_place_that_cannot_be_written(tmp_path):

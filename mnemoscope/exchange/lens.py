@@ -96,13 +96,16 @@ def read_transformer_lens(folder: Path | str) -> Transformer:
     """The model in a folder in TransformerLens's format, in float32; anything that does not fit is one line."""
     folder = Path(folder)
     data = _config(folder / CONFIG)
-    whole = _whole(data)
-    sizes = data["d_vocab"], data["n_ctx"], data.get("d_vocab_out", data["d_vocab"])
     found, header = _tensors(folder / WEIGHTS)
-    shapes = parameter_shapes(whole, *sizes)
+    if data["n_layers"] > len(found):  # before a billion names are made
+        raise UserError(
+            f"{CONFIG} has n_layers={data['n_layers']}, but {WEIGHTS} in {str(folder)!r} only {len(found)} tensors"
+        )
+    whole = _whole(data)
+    shapes = parameter_shapes(whole, data["d_vocab"], data["n_ctx"], data["d_vocab_out"])
     if data.get("normalization_type") == "LNPre":  # a norm whose weights were folded into the next layer
         norms = {name: shape for name, shape in shapes.items() if ".ln" in f".{name}" and name not in found}
-        found |= {name: np.full(shape, float(name.endswith(".w")), np.float32) for name, shape in norms.items()}
+        found |= {name: np.broadcast_to(np.float32(name.endswith(".w")), shape) for name, shape in norms.items()}
     where = repr(str(folder / WEIGHTS))
     for name, shape in shapes.items():
         if name not in found:
