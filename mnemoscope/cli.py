@@ -62,6 +62,7 @@ def run(
     claims: str = "",
     corpus: Path | None = None,
     model: Path | None = None,
+    follow: Literal["tensorboard", "wandb"] | None = None,
     store: StoreDir = DEFAULT_STORE,
 ) -> None:
     """Run a study: train what is missing, judge its claims, write the ledger.
@@ -76,6 +77,8 @@ def run(
         claims: Judge only these, separated by commas: R8,R13.
         corpus: A text file whose characters take the place of tiny Shakespeare's, for studies of text (birth).
         model: A GGUF file or a safetensors folder of the Llama or GPT-NeoX type, for studies of a language model (language).
+        follow: Write losses and what is watched, while it trains, for TensorBoard or Weights & Biases (offline) into the
+            folder "follow" of the store.
     """
     from mnemoscope.studies import STUDIES, find_study, on_corpus, on_model
 
@@ -97,14 +100,16 @@ def run(
     from mnemoscope.engine import use_all_devices
     from mnemoscope.report.ledger import markdown, print_ledger
     from mnemoscope.report.progress import Live
+    from mnemoscope.sinks import sink_of
     from mnemoscope.studies.runner import run_study
 
+    sink = sink_of(follow, kept.folder / "follow") if follow else None
     use_all_devices(cache=kept.folder / "compiled")
     console = _console()
     command = "mnemoscope " + shlex.join(sys.argv[1:])
     for each in chosen:
         with Live(console, f"{each.name} ({scale})") as live:
-            ledger = run_study(each, scale, kept, command, seeds=seeds, claims=picked, watcher=live)
+            ledger = run_study(each, scale, kept, command, seeds=seeds, claims=picked, watcher=live, sink=sink)
         kept.write_text(f"ledger/{scale}/{each.name}.md", markdown(ledger))
         print_ledger(console, ledger)
         # `show` reads the study's own ledger, not that of another text or model

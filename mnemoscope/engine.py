@@ -1,5 +1,6 @@
 """Where it runs: this machine's devices, and the rule that finished work is never run twice."""
 
+import json
 import os
 import platform
 import threading
@@ -15,13 +16,39 @@ import numpy as np
 from mnemoscope import __version__
 from mnemoscope.config import UserError
 from mnemoscope.probes.watch import watch_of
+from mnemoscope.sinks import Sink
 from mnemoscope.spec import Spec
 from mnemoscope.store import Store
 from mnemoscope.train import Run, fit, programs
 
-# Seeds trained and stored together; what is cut off by Ctrl-C is at most one block. An accelerator needs about a
+# Seeds trained and stored together; what is cut off goes on from where it was kept last. An accelerator needs about a
 # thousand to be busy (BENCHMARKS.md), a CPU core one.
 BLOCK, ACCELERATOR_BLOCK = 256, 1024
+KEEP_SECONDS = 30  # between two times that a block under way is kept, or 20 times as long as that takes
+
+
+class _Keeper:
+    """Keeps a block under way in the store. Only the same programs on the same machine go on to the same bits."""
+
+    def __init__(self, store: Store, spec: Spec, block: Sequence[int]):
+        self.store, self.name = store, f"runs/{spec.digest()}/{block[0]}-{block[-1]}.part"
+        self.by = json.dumps([hardware(), versions()])
+        self.next = time.monotonic() + KEEP_SECONDS
+
+    def found(self) -> dict[str, np.ndarray] | None:
+        held = self.store.part(self.name)
+        return held[0] if held and held[1] == self.by else None
+
+    def due(self) -> bool:
+        return time.monotonic() >= self.next
+
+    def keep(self, arrays: dict[str, np.ndarray]) -> None:
+        began = time.monotonic()
+        self.store.keep_part(self.name, arrays, self.by)
+        self.next = time.monotonic() + max(KEEP_SECONDS, 20 * (time.monotonic() - began))
+
+    def drop(self) -> None:
+        self.store.drop_part(self.name)
 
 
 def use_all_devices(cache: Path | None = None) -> None:
@@ -81,12 +108,27 @@ def obtain(
     spec: Spec,
     seeds: Sequence[int],
     progress: Callable[[int, int], None] | None = None,
+    sink: Sink | None = None,
+    name: str = "",
 ) -> Run:
     """The run of these seeds: what the store holds is read, what is missing is trained and stored block by block.
 
     `progress(done, total)` counts optimiser steps of all seeds that had to be trained. A block that does not fit the
-    device's memory is cut in two, and a warning says so: a seed trains the same in any block.
+    device's memory is cut in two, and a warning says so: a seed trains the same in any block. A `sink` follows
+    each block, under the name and its seeds.
     """
+
+    def waiting() -> None:
+        warnings.warn("another process is training this already; waiting for it", RuntimeWarning, stacklevel=2)
+
+    with store.alone(spec.digest(), waiting):
+        _train_missing(store, spec, seeds, progress, sink, name or spec.digest())
+    return select([store.load(row) for row in store.blocks(spec, seeds)[0]], tuple(seeds))
+
+
+def _train_missing(
+    store: Store, spec: Spec, seeds: Sequence[int], progress: Callable[[int, int], None] | None, sink: Sink | None, name: str
+) -> None:  # fmt: skip
     blocks = _missing_blocks(store, spec, seeds)
     total = sum(map(len, blocks)) * spec.steps
     behind = 0  # steps of the blocks that are finished
@@ -97,8 +139,11 @@ def obtain(
 
     while blocks:
         block, began = blocks.pop(0), time.monotonic()
+        keeper = _Keeper(store, spec, block)
+        if sink:
+            sink.init(f"{name}/{block[0]}-{block[-1]}", spec.model_dump(mode="json"))
         try:
-            run = fit(spec, block, observe=watch_of(spec), progress=tell)
+            run = fit(spec, block, observe=watch_of(spec), progress=tell, keeper=keeper, sink=sink)
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
@@ -106,12 +151,15 @@ def obtain(
                 raise UserError(f"one seed of this Spec does not fit the memory of {hardware()}") from error
             half = len(block) // 2
             message = f"{len(block)} seeds at once do not fit the device's memory; going on with {half}"
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
             blocks[:0] = [block[:half], block[half:]]
             continue
+        finally:
+            if sink:
+                sink.finish()
         store.save(run, time.monotonic() - began, hardware())
+        keeper.drop()
         behind += len(block) * spec.steps
-    return select([store.load(row) for row in store.blocks(spec, seeds)[0]], tuple(seeds))
 
 
 def select(runs: Sequence[Run], seeds: tuple[int, ...]) -> Run:

@@ -2,7 +2,9 @@
 
     STORE/index.sqlite3                     runs and findings
     STORE/runs/<spec digest>/<first>-<last>.safetensors   one block of consecutive seeds
+    STORE/runs/<spec digest>/<first>-<last>.part          a block that is being trained, as it was a while ago
     STORE/ledger/<scale>/<study>.json       what a study found
+    STORE/locks/                            who is at work on what; empty files, locked by the system
 
 A file is written under another name, flushed and renamed, and only then indexed: a power cut or Ctrl-C leaves at worst
 an unreferenced file, never a row without its file. The index has the SHA-256 of every file, and every row of it carries a seal,
@@ -17,16 +19,21 @@ import re
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load, save, save_file
 
 from mnemoscope.config import UserError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: one process at a time on a store
+    fcntl = None
 
 if TYPE_CHECKING:  # reading the index needs no JAX
     from mnemoscope.spec import Spec
@@ -103,22 +110,47 @@ class Store:
             # SQLite would only say "unable to open"; ask the folder itself
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
-            self.db = sqlite3.connect(self.folder / "index.sqlite3", timeout=30)
-            self.db.execute("PRAGMA journal_mode=WAL")
-            version = self.db.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, 1, FORMAT):
-                raise UserError(
-                    f"store {self.folder} has format {version}; this Mnemoscope reads formats 1 to {FORMAT}"
-                )
-            if version == 1:
-                self._migrate()
-            self.db.executescript(SCHEMA)
-            self.db.execute(f"PRAGMA user_version={FORMAT}")
+            with self.alone("index"):  # SQLite does not wait for others when it sets up its journal
+                self.db = sqlite3.connect(self.folder / "index.sqlite3", timeout=300)
+                self._open()
         except (OSError, sqlite3.Error) as error:
             if hasattr(self, "db"):
                 self.db.close()
             raise UserError(f"cannot use {str(self.folder)!r} as a store ({error}); give a writable folder with "
                             "--store or MNEMOSCOPE_STORE") from error  # fmt: skip
+
+    def _open(self) -> None:
+        self.db.execute("PRAGMA journal_mode=WAL")
+        version = self.db.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, 1, FORMAT):
+            raise UserError(f"store {self.folder} has format {version}; this Mnemoscope reads formats 1 to {FORMAT}")
+        if version == 1:
+            self._migrate()
+        if version != FORMAT:
+            self.db.executescript(SCHEMA)
+            self.db.execute(f"PRAGMA user_version={FORMAT}")
+
+    @contextmanager
+    def alone(self, name: str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+        """Hold a name: whoever else asks for it, in any process, waits; `waiting` is called if that is us.
+
+        The lock is the system's, so it ends with the process that holds it, however that ends.
+        """
+        if fcntl is None:
+            yield
+            return
+        path = self.folder / "locks" / _sha(name.encode())[:16]
+        with self._writing("a lock"):
+            path.parent.mkdir(exist_ok=True)
+            file = open(path, "a")  # noqa: SIM115
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if waiting:
+                    waiting()
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _migrate(self) -> None:
         """Give a store of format 1 its checksums, from the files as they are; one of the wrong size gets none and stays wrong."""
@@ -273,11 +305,14 @@ class Store:
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a file of the store in one go; until it has its name, the one before it counts too."""
-        path, sha = self.folder / name, _sha(text.encode())
+        return self._write(name, text.encode())
+
+    def _write(self, name: str, data: bytes) -> Path:
+        path, sha = self.folder / name, _sha(data)
         with self._writing(name):
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_suffix(path.suffix + ".tmp")
-            temporary.write_text(text, encoding="utf-8", newline="\n")
+            temporary.write_bytes(data)
             # a file that is damaged already, or not there, is no file that counts
             row = self.db.execute("SELECT * FROM files WHERE name=?", (name,)).fetchone()
             before = _sha(path.read_bytes()) if path.is_file() and row and not self._wrong(path, row) else ""
@@ -285,6 +320,27 @@ class Store:
                 self._put("files", (name, sha, before, _seal((name, sha, before))))
             os.replace(temporary, path)
         return path
+
+    def part(self, name: str) -> tuple[dict[str, np.ndarray], str] | None:
+        """A block under way, and who wrote it; none if there is none, or none that is as it was written."""
+        path = self.folder / name
+        with self._reading():
+            row = self.db.execute("SELECT * FROM files WHERE name=?", (name,)).fetchone()
+        if row is None or not path.is_file() or self._wrong(path, row):
+            return None
+        with safe_open(path, framework="numpy") as file:
+            return load(path.read_bytes()), (file.metadata() or {}).get("by", "")
+
+    def keep_part(self, name: str, arrays: Mapping[str, np.ndarray], by: str) -> None:
+        """Keep a block under way, in place of what it was before."""
+        self._write(name, save({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {"by": by}))
+
+    def drop_part(self, name: str) -> None:
+        """Forget a block under way: its row first, then its file."""
+        with self._writing(f"the removal of {name}"):
+            with self.db:
+                self.db.execute("DELETE FROM files WHERE name=?", (name,))
+            (self.folder / name).unlink(missing_ok=True)
 
     def read_text(self, name: str) -> str | None:
         """A file of the store, if it is there; one that is not as it was written is an error."""

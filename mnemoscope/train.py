@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from mnemoscope.config import UserError
 from mnemoscope.loss import loss_and_gradient
 from mnemoscope.model import Transformer, init, parameter_shapes
 from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
+from mnemoscope.sinks import Sink
 from mnemoscope.spec import Spec
 from mnemoscope.tasks import Example, Task, World
 
@@ -33,6 +34,23 @@ STOPS = 64  # how often, at least, a run comes up for air: a point of the loss c
 
 Observe = Callable[[Transformer, World], Mapping[str, Array]]
 Progress = Callable[[int, int], None]  # steps done, steps in all
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """Where a training that is under way is kept, so that one that was cut off goes on where it was."""
+
+    def found(self) -> dict[str, np.ndarray] | None:
+        """What was kept last, if anything was."""
+        ...
+
+    def due(self) -> bool:
+        """Whether it is time to keep it again."""
+        ...
+
+    def keep(self, arrays: dict[str, np.ndarray]) -> None:
+        """Keep this in place of what was kept before."""
+        ...
 
 
 class State(NamedTuple):
@@ -212,10 +230,13 @@ def fit(
     seeds: Sequence[int],
     observe: Observe | None = None,
     progress: Progress | None = None,
+    keeper: Keeper | None = None,
+    sink: Sink | None = None,
 ) -> Run:
     """Train one model for each seed. `observe(model, world)` is called for every seed at every look of the Spec.
 
-    The caller pays for what it hands in: `observe` is compiled once and runs at each look.
+    The caller pays for what it hands in: `observe` is compiled once and runs at each look. With a `keeper` a training that
+    was cut off goes on from the stop at which it was kept, to the same bits. A `sink` gets numbers at every stop.
     """
     wanted = tuple(int(seed) for seed in seeds)
     if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
@@ -232,26 +253,33 @@ def fit(
     keep = spec.snapshot_steps()
     looks = spec.look_steps() if watch else ()
     stops = sorted({*keep, *looks, *(round(spec.steps * i / STOPS) for i in range(1, STOPS + 1))} - {0})
-    snapshots: list[Params] = []
-    observed: list[dict[str, Any]] = []
-    losses: list[np.ndarray] = []
+    so_far = _SoFar(len(wanted))
 
     def look(step: int, states: State) -> None:
         if step in keep:
-            snapshots.append(jax.device_get(states.params))
+            so_far.add("snapshots", states.params)
         if watch and step in looks:
-            observed.append(jax.device_get(watch((Transformer(spec.model, states.params), worlds))))
+            so_far.add("observed", watch((Transformer(spec.model, states.params), worlds)))
 
     def settle(begin: int, end: int, states: State) -> None:
         """Read off what a stretch left behind; waits until it is done."""
-        losses.append(jax.device_get(states.loss_sum) / (end - begin))
+        so_far.add("losses", {"": jax.device_get(states.loss_sum) / (end - begin)})
         look(end, states)
+        if sink:
+            sink.log(end, so_far.numbers(end, states, looked=bool(watch) and end in looks))
+        if keeper and end < spec.steps and keeper.due():
+            keeper.keep(so_far.packed(states))
         if progress:
             progress(end, spec.steps)
 
-    look(0, states)
+    if keeper and (held := keeper.found()):
+        states = so_far.unpack(held, states, mesh)
+        if progress:
+            progress(stops[so_far.stops - 1], spec.steps)
+    else:
+        look(0, states)
     behind: tuple[int, int, State] | None = None
-    for begin, end in zip([0, *stops], stops, strict=False):
+    for begin, end in list(zip([0, *stops], stops, strict=False))[so_far.stops :]:
         states = program.advance((ids, states), jnp.array(begin), jnp.array(end))
         # the next stretch is under way before the last one is read, so no device waits for Python or for another device
         if behind:
@@ -259,11 +287,50 @@ def fit(
         behind = begin, end, states
     if behind:
         settle(*behind)
-
-    def stacked(parts: list[Any]) -> Any:
-        return jax.tree.map(lambda *x: np.stack(x, axis=1)[: len(wanted)], *parts) if parts else {}
-
     return Run(
-        spec, wanted, stacked(snapshots), np.array(stops), np.stack(losses, axis=1)[: len(wanted)],
-        np.asarray(states.good_steps)[: len(wanted)], stacked(observed),
+        spec, wanted, so_far.stacked("snapshots"), np.array(stops), so_far.stacked("losses")[""],
+        np.asarray(states.good_steps)[: len(wanted)], so_far.stacked("observed"),
     )  # fmt: skip
+
+
+class _SoFar:
+    """What a training has left behind by now, seed by seed: snapshots, what was observed, and losses."""
+
+    def __init__(self, n_seeds: int):
+        self.n_seeds = n_seeds
+        self.parts: dict[str, list[dict[str, np.ndarray]]] = {"snapshots": [], "observed": [], "losses": []}
+
+    @property
+    def stops(self) -> int:
+        """How many stops are behind."""
+        return len(self.parts["losses"])
+
+    def add(self, part: str, arrays: Mapping[str, Any]) -> None:
+        self.parts[part].append({name: x[: self.n_seeds] for name, x in jax.device_get(dict(arrays)).items()})
+
+    def stacked(self, part: str) -> dict[str, np.ndarray]:
+        each = self.parts[part]
+        return {name: np.stack([one[name] for one in each], axis=1) for name in each[0]} if each else {}
+
+    def numbers(self, step: int, states: State, looked: bool) -> dict[str, float]:
+        """What a sink is told at a stop; of what is watched, that which is one number for each seed."""
+        losses, good = self.parts["losses"][-1][""], np.asarray(states.good_steps)[: self.n_seeds]
+        told = {"loss/mean": losses.mean(), "loss/lowest": losses.min(), "loss/highest": losses.max()}
+        if looked:
+            told |= {f"watched/{name}": x.mean() for name, x in self.parts["observed"][-1].items() if x.ndim == 1}
+        return {name: float(x) for name, x in told.items()} | {"seeds/diverged": float((good < step).sum())}
+
+    def packed(self, states: State) -> dict[str, np.ndarray]:
+        """Everything that is needed to go on, as arrays with names."""
+        leaves = jax.device_get(jax.tree.leaves(states))
+        arrays = {f"{part}/{name}": x for part in self.parts for name, x in self.stacked(part).items()}
+        return arrays | {f"state/{i}": x[: self.n_seeds] for i, x in enumerate(leaves)}
+
+    def unpack(self, arrays: dict[str, np.ndarray], states: State, mesh: Mesh) -> State:
+        """Take over what `packed` gave; the states are those that it was given."""
+        for part in self.parts:
+            mine = {name.removeprefix(f"{part}/"): x for name, x in arrays.items() if name.startswith(f"{part}/")}
+            times = next(iter(mine.values())).shape[1] if mine else 0
+            self.parts[part] = [{name: x[:, i] for name, x in mine.items()} for i in range(times)]
+        leaves = [spread(mesh, arrays[f"state/{i}"]) for i in range(len(jax.tree.leaves(states)))]
+        return jax.tree.unflatten(jax.tree.structure(states), leaves)

@@ -4,6 +4,7 @@ Figures are the same bytes for the same numbers. Inside a page their ink is the 
 read in light and dark; alone they are black on white. Colours are Okabe and Ito's, told apart by colour-blind readers.
 """
 
+import hashlib
 import io
 import re
 from collections.abc import Mapping, Sequence
@@ -174,20 +175,35 @@ def claim_figures(
     return found
 
 
-def _lighter(text: str) -> str:
-    """The same drawing in fewer bytes: hundredths of a point are enough, and marks that look alike say so once."""
+def _lighter(text: str, salt: str) -> str:
+    """The same drawing in fewer bytes: tenths of a point are enough, marks that look alike say so once, and names are short."""
 
     def rounded(found: re.Match[str]) -> str:
         x = float(found[0])
         # small numbers are scales and opacities: these keep their digits
-        return f"{x:.2f}".rstrip("0").rstrip(".") if abs(x) >= 1 else f"{x:.4g}"
+        return f"{x:.1f}".removesuffix(".0") if abs(x) >= 1 else f"{x:.4g}"
+
+    def packed(found: re.Match[str]) -> str:
+        return re.sub(r"\s*([A-Za-z])\s*", r"\1", found[0].replace("\n", " ")[4:-1]).join((' d="', '"'))
 
     def grouped(found: re.Match[str]) -> str:
         return f"<g{found[2]}>" + found[0].replace(found[2], "") + "</g>"
 
-    text = re.sub(r"-?\d+\.\d{3,}", rounded, text)
-    mark = r'<use xlink:href="[^"]*" x="[^"]*" y="[^"]*"'
-    return re.sub(rf'({mark})( style="[^"]*")/>(?:\s*{mark}\2/>)+', grouped, text)
+    text = re.sub(r"-?\d+\.\d{2,}", rounded, text)
+    text = re.sub(r' d="[^"]*"', packed, text)
+    text = re.sub(r' transform="rotate\(-0 [^)]*\)"', "", re.sub(r">\s+<", "><", text)).replace("xlink:href", "href")
+    if families := set(re.findall(r"font-family: [^;\"]*; ", text)):  # one for the whole drawing, if there is but one
+        family = min(families)
+        text = (
+            text.replace(family, "").replace("<svg", f'<svg style="{family.strip()}"', 1)
+            if len(families) == 1
+            else text
+        )
+    start = "f" + hashlib.sha256(salt.encode()).hexdigest()[:6]  # two figures of a page must not name the same
+    for i, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]*)"', text))):
+        text = re.sub(rf'(?<=[#"]){re.escape(name)}(?=[)"])', f"{start}{i}", text)
+    mark = r'<use href="[^"]*" x="[^"]*" y="[^"]*"'
+    return re.sub(rf'({mark})( style="[^"]*")/>(?:{mark}\2/>)+', grouped, text)
 
 
 def svg(figure: Any, salt: str, label: str) -> str:
@@ -203,7 +219,7 @@ def svg(figure: Any, salt: str, label: str) -> str:
     text = out.getvalue()
     # ids of groups name nothing that is pointed at, and would come twice in a page with two figures
     text = re.sub(r'<g id="[^"]*"', "<g", text[text.index("<svg") :])
-    text = _lighter(text)
+    text = _lighter(text, salt)
     for colour, name in ((INK, "currentColor"), (SEED, f"var(--seed, {SEED})"), (SOURCE, f"var(--source, {SOURCE})")):
         text = text.replace(colour, name)
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(label, quote=True)}"', 1)

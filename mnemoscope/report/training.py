@@ -70,6 +70,8 @@ def curves_figure(plt: Any, panels: Sequence[Panel], curves: Mapping[str, Curve]
         if panel.log_x:
             ax.set_xscale("log")
             _plain(ax.xaxis)
+        else:
+            ax.locator_params(axis="x", nbins=5)  # numbers of five digits stand side by side
         ax.grid(color="#1c1e21", alpha=0.15, lw=0.8)
         if not together and len(names) > 1:
             ax.legend(frameon=False, fontsize=7)

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import mnemoscope
 from mnemoscope.engine import hardware, obtain, prepare, versions
+from mnemoscope.sinks import Sink
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import Entry, Finding, Ledger, Pictures, Scale, Setting, Study, Test
 from mnemoscope.studies.evidence import Evidence
@@ -61,7 +62,7 @@ def finding_key(study: Study, test: Test, scale: Scale, settings: Mapping[str, S
 
 def run_study(
     study: Study, scale: Scale, store: Store, command: str, *, seeds: int | None = None, claims: tuple[str, ...] = (),
-    watcher: Watcher,
+    watcher: Watcher, sink: Sink | None = None,
 ) -> Ledger:  # fmt: skip
     """Judge the chosen claims of a study and write its ledger, with every claim that is known at this scale.
 
@@ -81,7 +82,9 @@ def run_study(
     def get(name: str) -> Run:
         setting = settings[name]
         total = setting.seeds * setting.spec.steps
-        run = obtain(store, setting.spec, range(setting.seeds), progress=lambda d, t: watcher.trained(name, d, t + 1))
+        run = obtain(
+            store, setting.spec, range(setting.seeds), lambda d, t: watcher.trained(name, d, t + 1), sink, f"{study.name}/{name}"
+        )  # fmt: skip
         watcher.trained(name, total, total)
         return run
 
@@ -93,12 +96,18 @@ def run_study(
         evidence.run(name)
     for test in open_tests:
         watcher.judging(test.claim.id)
-        finding = evidence.finding(test.settings(settings), test.judge)
-        store.keep_finding(keys[test.claim.id], finding.model_dump(mode="json"))
+        with store.alone(keys[test.claim.id]):  # of several processes one judges, and the others read what it found
+            if (body := store.finding(keys[test.claim.id])) is not None:
+                finding = Finding.model_validate(body)
+            else:
+                finding = evidence.finding(test.settings(settings), test.judge)
+                store.keep_finding(keys[test.claim.id], finding.model_dump(mode="json"))
         findings[test.claim.id] = finding
         watcher.judged(test.claim.id, finding)
-    previous = read_ledger(store, study.name, scale)
-    if open_tests or previous is None:
+    with store.alone(f"ledger/{scale}/{study.name}"):
+        previous = read_ledger(store, study.name, scale)
+        if not open_tests and previous is not None:
+            return previous
         ledger = _ledger(study, scale, command, findings, previous)
         by_seed, pictures = (_beside(store, study, scale, part) for part in ("evidence", "pictures"))
         by_seed |= {name: finding.by_seed for name, finding in findings.items()}
@@ -107,8 +116,7 @@ def run_study(
         store.write_text(f"ledger/{scale}/{study.name}.evidence.json", json.dumps(by_seed, indent=1) + "\n")
         if pictures:
             store.write_text(f"ledger/{scale}/{study.name}.pictures.json", json.dumps(pictures) + "\n")
-        return ledger
-    return previous
+    return ledger
 
 
 def read_ledger(store: Store, study: str, scale: Scale) -> Ledger | None:
