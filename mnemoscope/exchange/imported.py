@@ -59,7 +59,10 @@ def _loss(spec: Spec, params: Params, seed: Int[Array, ""]) -> Float[Array, ""]:
 
 def keep(store: Store, run: Run) -> RunRow:
     """Store an imported run; one that is stored already is not stored again."""
-    if held := store.blocks(run.spec, run.seeds)[0]:
-        raise UserError(f"this model is stored already with seed {run.seeds[0]}, as {held[0].id}; give another --seed")
-    store.save(run, 0.0, "imported")
-    return store.blocks(run.spec, run.seeds)[0][0]
+    with store.alone(run.spec.digest()):  # two processes that import the same at once do not both find nothing
+        if held := store.blocks(run.spec, run.seeds)[0]:
+            raise UserError(
+                f"this model is stored already with seed {run.seeds[0]}, as {held[0].id}; give another --seed"
+            )
+        store.save(run, 0.0, "imported")
+        return store.blocks(run.spec, run.seeds)[0][0]
