@@ -4,7 +4,6 @@ Exit codes: 0 done, 2 something asked for cannot be done, 130 interrupted. Finis
 """
 
 import json
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -14,13 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from mnemoscope.config import UserError, unknown
+from mnemoscope.exchange.commands import export, import_
+from mnemoscope.options import DEFAULT_STORE, Scale, StoreDir
 
 if TYPE_CHECKING:
     from mnemoscope.store import Damage, Store
-
-Scale = Literal["quick", "full"]
-StoreDir = Annotated[Path, tyro.conf.arg(name="store", metavar="DIR", help="Folder of finished runs and ledgers.")]
-DEFAULT_STORE = Path(os.environ.get("MNEMOSCOPE_STORE", "mnemoscope-store"))
 
 
 def _open(folder: Path) -> "Store":
@@ -210,10 +207,11 @@ def runs(
     for row in found:
         spec = json.loads(row.spec_json)
         model, task, optimiser = spec["model"], spec["task"], spec["optimiser"]
+        made = f"{spec['steps']:,} x {spec['batch']}, lr {optimiser['lr']:g}" if "imported" not in spec else "imported"
         table.add_row(
             row.id, f"d{model['d_model']} h{model['n_heads']} L{model['n_layers']} {model['norm']}",
             " ".join([task.pop("kind"), *(f"{k}={v}" for k, v in task.items() if v is not None and k != "corpus")]),
-            f"{spec['steps']:,} x {spec['batch']}, lr {optimiser['lr']:g}", str(row.last - row.first + 1),
+            made, str(row.last - row.first + 1),
             str(row.diverged), f"{row.bytes / 1e6:.1f}", f"{row.seconds:.1f}", row.made,
         )  # fmt: skip
     _console().print(table)
@@ -541,6 +539,11 @@ def _repair(kept: "Store", damaged: "list[Damage]") -> None:
                 f"run {row.id} is taken out; its Spec is damaged too, so the next 'mnemoscope run' of its study trains it"
             )
             continue
+        if spec.imported:
+            print(
+                f"run {row.id} is taken out; it was imported, so only its folder can bring it back: mnemoscope import"
+            )
+            continue
         with _console(stderr=True).status(f"training {row.id}"):
             obtain(kept, spec, range(row.first, row.last + 1))
         print(f"run {row.id} was trained again")
@@ -551,6 +554,7 @@ def _repair(kept: "Store", damaged: "list[Damage]") -> None:
 COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_, "run": run, "ledger": ledger, "show": show, "runs": runs, "walk": walk,
     "site": site, "explore": explore, "figure": figure, "memories": memories, "profile": profile, "check": check,
+    "export": export, "import": import_,
 }  # fmt: skip
 DESCRIPTION = """Grow memory in tiny transformers, look inside while it forms, and put what papers say about it to the test.
 

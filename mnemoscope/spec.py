@@ -66,10 +66,11 @@ class Spec(Strict):
 
     `release` holds parameters back for a while: (name or pattern, step) leaves them as they were drawn before that step.
     `watch` names probes (`mnemoscope.probes.watch`) that read the model while it trains, at `looks` evenly spaced steps and at
-    the start, or at the snapshots if that is 0; probes that change what they read get a new name.
+    the start, or at the snapshots if that is 0; probes that change what they read get a new name. `imported` is the fingerprint of
+    weights that came from elsewhere: such a Spec describes a model that was read and cannot be trained.
     """
 
-    later = frozenset({"release", "watch", "looks"})
+    later = frozenset({"release", "watch", "looks", "imported"})
 
     format: Literal[1] = 1
     task: Annotated[Permutation | Cycle | Bigrams | Facts | Hops, Field(discriminator="kind")]
@@ -81,6 +82,7 @@ class Spec(Strict):
     release: tuple[tuple[str, Positive], ...] = ()
     watch: Literal["bigrams", "facts", "noise", "hops"] | None = None
     looks: Annotated[int, Field(ge=0)] = 0
+    imported: str | None = None
 
     @model_validator(mode="after")
     def _check(self) -> "Spec":

@@ -247,6 +247,8 @@ def fit(
     wanted = tuple(int(seed) for seed in seeds)
     if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
         raise UserError(f"seeds must be different whole numbers from 0 up, at least one, got {list(wanted)}")
+    if spec.imported:
+        raise UserError(f"the model {spec.imported} was imported, not trained; 'mnemoscope import' stores it again")
     program = programs(spec, len(wanted))
     mesh = device_mesh(len(wanted))
     ids = spread(mesh, jnp.array(wanted))

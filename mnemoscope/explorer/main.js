@@ -169,14 +169,15 @@ function training() {
   byId("time").max = run.steps.length - 1;
   byId("time").value = at;
   byId("time").setAttribute("aria-valuetext", `step ${cursor}`);
-  byId("step").textContent = `step ${cursor.toLocaleString("en")} of ${last.toLocaleString("en")}`;
+  const trained = !run.spec.imported; // a model from elsewhere came without its training
+  byId("step").textContent = trained ? `step ${cursor.toLocaleString("en")} of ${last.toLocaleString("en")}` : "imported, not trained here";
   byId("play").textContent = playing ? "Pause" : "Play";
-  byId("time").disabled = byId("play").disabled = !whole;
+  byId("time").disabled = byId("play").disabled = !whole || !trained;
   byId("only").textContent = whole ? "" : "Of this seed only the end of training is in this file; framed seeds have all of it.";
   const skills = Object.entries(whole ? run.curves : {}).map(([name, values]) => [name, run.steps, values[row]]);
   const log = top / low > 30; // a loss that falls by little has no tick to stand on
-  put(byId("curves"), curves("training loss, nats", [["loss", run.loss_steps, losses]], { low: log ? low : 0, high: top, log, cursor, last, unit: "steps" }),
-    skills.length ? curves("share of right answers", skills, { low: 0, high: 1, cursor, last, unit: "steps" }) : null);
+  put(byId("curves"), trained && curves("training loss, nats", [["loss", run.loss_steps, losses]], { low: log ? low : 0, high: top, log, cursor, last, unit: "steps" }),
+    trained && skills.length ? curves("share of right answers", skills, { low: 0, high: 1, cursor, last, unit: "steps" }) : null);
 }
 
 let walked = { key: "", steps: [] };

@@ -97,7 +97,8 @@ def piece_of(run: Run, name: str, seeds: tuple[int, ...] = ()) -> Piece:
              f"{model.n_layers} layer{'s' * (model.n_layers > 1)}",
              f"feed-forward {model.d_mlp}" if model.d_mlp else "no feed-forward", f"norm {model.norm}"]  # fmt: skip
     task = ", ".join(f"{k} {v}" for k, v in spec.task.model_dump(exclude_none=True, exclude={"kind", "corpus"}).items())
-    text = f"{', '.join(parts)}; {spec.task.kind}: {task}; {spec.steps:,} steps of {spec.batch} sequences."
+    made = "imported, not trained here" if spec.imported else f"{spec.steps:,} steps of {spec.batch} sequences"
+    text = f"{', '.join(parts)}; {spec.task.kind}: {task}; {made}."
     finished = tuple(seed for seed in run.seeds if run.outcome(seed) == "finished")
     return Piece(spec.digest(), name, text, run, seeds or finished[:CARRIED] or run.seeds[:1])
 

@@ -73,5 +73,6 @@ def walked(model: Chosen, prompt: str | None) -> Walk:
 
 def title(model: Chosen, found: Walk) -> str:
     """What is walked, in one line."""
-    step = model.run.spec.snapshot_steps()[model.snapshot]
-    return f"The walk of {' '.join(found.prompt)} through {model.name}, seed {model.seed}, after {step:,} steps"
+    spec = model.run.spec
+    when = "imported" if spec.imported else f"after {spec.snapshot_steps()[model.snapshot]:,} steps"
+    return f"The walk of {' '.join(found.prompt)} through {model.name}, seed {model.seed}, {when}"

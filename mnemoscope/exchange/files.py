@@ -1,0 +1,63 @@
+"""Exports that are there whole or not at all: they are written under another name and renamed when they are finished."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mnemoscope.config import UserError
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """Another name in the same folder, for what is not finished; whatever is left there in the end is removed."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield unfinished
+    except OSError as error:
+        raise UserError(f"cannot write {str(path)!r} ({error.strerror or error}); give another place") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if unfinished.is_file():
+            unfinished.unlink()
+
+
+def _refuse(path: Path, what: str) -> None:
+    raise UserError(f"{str(path)!r} is {what}; --force writes over it, or give another place")
+
+
+@contextmanager
+def new_file(path: Path, force: bool) -> Iterator[Path]:
+    """Where to write what becomes the file `path`; one that is there already is only replaced by `force`."""
+    if path.is_dir():
+        raise UserError(f"{str(path)!r} is a folder; allowed: a file")
+    if path.exists() and not force:
+        _refuse(path, "there already")
+    with _beside(path) as unfinished:
+        yield unfinished
+        os.replace(unfinished, path)
+
+
+@contextmanager
+def new_folder(path: Path, force: bool, last: str) -> Iterator[Path]:
+    """Where to write what becomes the folder `path`. The file named `last` says that it is whole: it comes last.
+
+    `force` writes into a folder that has files: those of the same name are replaced, and the others stay.
+    """
+    path = Path(os.path.abspath(path))  # "." and "x/.." have no name to stand beside
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{str(path)!r} is a file; allowed: a folder")
+    used = path.is_dir() and any(path.iterdir())
+    if used and not force:
+        _refuse(path, "a folder with files in it")
+    with _beside(path) as unfinished:
+        unfinished.mkdir()
+        yield unfinished
+        if not used:
+            os.replace(unfinished, path)
+            return
+        (path / last).unlink(missing_ok=True)
+        for file in sorted(unfinished.iterdir(), key=lambda file: file.name == last):
+            os.replace(file, path / file.name)
