@@ -88,9 +88,9 @@ def test_large_weights_differ_by_rounding_alone(kind, tmp_path):
     theirs = hooked(tmp_path / "model").to(torch.float64)
     with torch.no_grad():
         for value in theirs.parameters():
-            value *= 5
-    with jax.enable_x64():
-        large = Transformer(model.config, {name: np.float64(5) * x for name, x in model.params.items()})
+            value *= 2
+    with jax.enable_x64(True):
+        large = Transformer(model.config, {name: np.float64(2) * x for name, x in model.params.items()})
         assert max(differences(large, theirs).values()) < 1e-9
 
 
