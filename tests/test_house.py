@@ -10,7 +10,7 @@ import mnemoscope
 HOME = Path(mnemoscope.__file__).parent
 ORDER = [
     {"config", "arrays"}, {"seeds", "tasks", "model"}, {"language", "spec", "loss"}, {"train"}, {"probes", "theory", "profile"},
-    {"store"}, {"engine"}, {"studies"}, {"report", "explorer"}, {"cli"},
+    {"store"}, {"engine"}, {"cluster"}, {"studies"}, {"report", "explorer"}, {"cli"},
 ]  # fmt: skip
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 FILES = sorted(HOME.rglob("*.py"))
