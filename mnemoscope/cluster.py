@@ -73,9 +73,12 @@ def greet() -> dict[str, Any]:
     """A worker says what it is. Its Dask threads are the CPU cores that it may train on."""
     from distributed import get_worker
 
-    _ready(get_worker().state.nthreads)
-    accelerator = jax.default_backend() != "cpu"
-    return {"agree": _must_agree(), "machine": hardware(), "accelerator": accelerator, "devices": jax.device_count()}
+    try:
+        _ready(get_worker().state.nthreads)
+        accelerator = jax.default_backend() != "cpu"
+        return {"agree": _must_agree(), "accelerator": accelerator, "devices": jax.device_count()}
+    except Exception as error:  # in words: an exception that cannot be serialised leaves a Dask worker mute
+        return {"error": _line(error)}
 
 
 def train_block(spec_json: str, seeds: list[int], topic: str, number: int) -> dict[str, Any]:
@@ -94,7 +97,7 @@ def train_block(spec_json: str, seeds: list[int], topic: str, number: int) -> di
     try:
         tell(0, spec.steps)
         run = fit(spec, seeds, observe=watch_of(spec), progress=tell)
-    except Exception as error:  # in words: an exception that cannot be serialised leaves a Dask worker mute
+    except Exception as error:  # in words, as above
         return {"error": _line(error)}
     data = save(arrays_of(run))
     return {
@@ -243,6 +246,7 @@ class _Session:
         self.queue: list[Block] = []
         self.doing: dict[str, Attempt] = {}
         self.serving: dict[str, asyncio.Task[None]] = {}
+        self.met: set[str] = set()  # workers that are fit to train
         self.refused: dict[str, str] = {}
         self.began, self.over = time.monotonic(), False
 
@@ -293,6 +297,7 @@ class _Session:
             if worker not in present or task.done():
                 task.cancel()
                 del self.serving[worker]
+                self.met.discard(worker)
                 self.refused.pop(worker, None)
         for worker in present - self.serving.keys():
             self.serving[worker] = asyncio.create_task(self._serve(worker))
@@ -336,14 +341,17 @@ class _Session:
         """Ask a worker what it is. One that runs something else than we do is told to nobody but the user."""
         try:
             about = await self._ask(worker, greet)
+            if "error" in about:
+                raise ValueError(about["error"])
             ours, theirs = _must_agree(), about["agree"]
             differs = [f"it has {n} {theirs.get(n)}, we have {v}" for n, v in ours.items() if theirs.get(n) != v]
         except Exception as error:
-            about, differs = {}, [_line(error)]
+            about, differs = {}, [_line(error).removeprefix("ValueError: ")]
         if differs:
             self.refused[worker] = "; ".join(differs)
             self.cluster.say(f"  worker {worker} is given no work: {self.refused[worker]}")
             await asyncio.Event().wait()  # until the worker is gone or everything is over
+        self.met.add(worker)
         return about
 
     async def _ask(self, worker: str, task: Callable[..., Any], *args: Any) -> Any:
@@ -352,7 +360,7 @@ class _Session:
 
     def _cut(self, devices: int, accelerator: bool) -> None:
         seeds = sum(len(missing) for *_, missing in self.lacking)
-        size = block_size(seeds, len(self.serving), devices, accelerator)
+        size = block_size(seeds, len(self.serving.keys() - self.refused.keys()), devices, accelerator)
         parts = [(name, spec, part) for name, spec, missing in self.lacking for part in pieces(sorted(missing), size)]
         self.blocks = [Block(next(self.numbers), *part) for part in parts]
         # the longest first: what is begun last should not be what everybody waits for
@@ -361,9 +369,8 @@ class _Session:
     def _next(self, worker: str) -> Block | None:
         """The next block for a worker. One that it has failed goes to others first: one broken machine must not fail them all."""
         self.queue = [block for block in self.queue if not block.settled]
-        able = self.serving.keys() - self.refused.keys()
         for block in self.queue:
-            if worker not in block.tried or block.tried >= able:
+            if worker not in block.tried or block.tried >= self.met:
                 self.queue.remove(block)
                 return block
         return None
@@ -415,5 +422,4 @@ class _Session:
         done = sum(b.samples for b in landed)
         done += sum(a.steps * a.block.spec.batch * len(a.block.seeds) for a in at.values())
         rate = done / max(time.monotonic() - self.began, 1e-9)
-        workers = len(self.serving) - len(self.refused)
-        self.cluster.tell(Tally(len(landed), len(self.blocks), workers, len(self.doing), done, whole, rate))
+        self.cluster.tell(Tally(len(landed), len(self.blocks), len(self.met), len(self.doing), done, whole, rate))
