@@ -63,6 +63,8 @@ def run(
     corpus: Path | None = None,
     model: Path | None = None,
     follow: Literal["tensorboard", "wandb"] | None = None,
+    cluster: str | None = None,
+    block_timeout: float = 3600.0,
     store: StoreDir = DEFAULT_STORE,
 ) -> None:
     """Run a study: train what is missing, judge its claims, write the ledger.
@@ -79,6 +81,8 @@ def run(
         model: A GGUF file or a safetensors folder of the Llama or GPT-NeoX type, for studies of a language model (language).
         follow: Write losses and what is watched, while it trains, for TensorBoard or Weights & Biases (offline) into the
             folder "follow" of the store.
+        cluster: The address of a Dask scheduler whose workers train, such as tcp://scheduler:8786 (docs/cluster.md).
+        block_timeout: With --cluster: seconds in which a block makes no step before it is tried on another worker too.
     """
     from mnemoscope.studies import STUDIES, find_study, on_corpus, on_model
 
@@ -105,11 +109,25 @@ def run(
 
     sink = sink_of(follow, kept.folder / "follow") if follow else None
     use_all_devices(cache=kept.folder / "compiled")
+    if cluster is not None:
+        from mnemoscope.cluster import Cluster
+
     console = _console()
     command = "mnemoscope " + shlex.join(sys.argv[1:])
     for each in chosen:
         with Live(console, f"{each.name} ({scale})") as live:
-            ledger = run_study(each, scale, kept, command, seeds=seeds, claims=picked, watcher=live, sink=sink)
+            elsewhere = Cluster(cluster, block_timeout, live.spread, live.say).train if cluster is not None else None
+            ledger = run_study(
+                each,
+                scale,
+                kept,
+                command,
+                seeds=seeds,
+                claims=picked,
+                watcher=live,
+                sink=sink,
+                train_elsewhere=elsewhere,
+            )
         kept.write_text(f"ledger/{scale}/{each.name}.md", markdown(ledger))
         print_ledger(console, ledger)
         # `show` reads the study's own ledger, not that of another text or model

@@ -51,8 +51,8 @@ class _Keeper:
         self.store.drop_part(self.name)
 
 
-def use_all_devices(cache: Path | None = None) -> None:
-    """Show each CPU core to JAX as a device of its own, and keep compiled programs in `cache`.
+def use_all_devices(cache: Path | None = None, at_most: int | None = None) -> None:
+    """Show each CPU core, or `at_most` so many, to JAX as a device of its own, and keep compiled programs in `cache`.
 
     Has an effect only before the first computation; seeds are then sharded over the cores as over accelerators.
     """
@@ -61,7 +61,7 @@ def use_all_devices(cache: Path | None = None) -> None:
     if "multi_thread_eigen" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    jax.config.update("jax_num_cpu_devices", cores)
+    jax.config.update("jax_num_cpu_devices", min(cores, at_most or cores))
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

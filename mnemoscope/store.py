@@ -19,7 +19,7 @@ import re
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -64,6 +64,27 @@ def _sha(data: bytes) -> str:
 def _seal(fields: Sequence[Any]) -> str:
     """The checksum of a row: of its fields but the seal itself."""
     return _sha(json.dumps(list(fields)).encode())
+
+
+def arrays_of(run: "Run") -> dict[str, np.ndarray]:
+    """A run as named arrays, the way a file holds it."""
+    arrays = {f"snapshots/{k}": v for k, v in run.snapshots.items()}
+    arrays |= {f"observed/{k}": v for k, v in run.observed.items()}
+    arrays |= {"loss_steps": run.loss_steps, "losses": run.losses, "good_steps": run.good_steps}
+    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+
+def run_of(spec: "Spec", seeds: Iterable[int], arrays: Mapping[str, np.ndarray]) -> "Run":
+    """The run that `arrays_of` took apart."""
+    from mnemoscope.train import Run
+
+    def under(prefix: str) -> dict[str, np.ndarray]:
+        return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+    return Run(
+        spec, tuple(seeds), under("snapshots/"), arrays["loss_steps"], arrays["losses"], arrays["good_steps"],
+        under("observed/"),
+    )  # fmt: skip
 
 
 class Damage(NamedTuple):
@@ -214,9 +235,6 @@ class Store:
         if run.seeds != tuple(range(first, last + 1)):
             raise UserError(f"a stored run holds consecutive seeds, got {list(run.seeds)}")
         name = f"runs/{digest}/{first}-{last}.safetensors"
-        arrays = {f"snapshots/{k}": v for k, v in run.snapshots.items()}
-        arrays |= {f"observed/{k}": v for k, v in run.observed.items()}
-        arrays |= {"loss_steps": run.loss_steps, "losses": run.losses, "good_steps": run.good_steps}
         path = self.folder / name
         with self._writing(f"run {digest}/{first}-{last}"):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -224,7 +242,7 @@ class Store:
             os.close(handle)
             try:
                 header = {"spec": run.spec.canonical_json(), "seeds": f"{first}-{last}"}
-                save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, temporary, header)
+                save_file(arrays_of(run), temporary, header)
                 with open(temporary, "rb") as written:
                     os.fsync(written.fileno())
                     sha256 = _sha(written.read())
@@ -241,7 +259,6 @@ class Store:
     def load(self, row: RunRow) -> "Run":
         """Read a stored block back; anything that does not fit its row is an error, not a guess."""
         from mnemoscope.spec import Spec
-        from mnemoscope.train import Run
 
         try:
             arrays = load(self._file_of(row))
@@ -249,14 +266,7 @@ class Store:
         except (OSError, ValueError, SafetensorError) as error:
             reason = str(error).splitlines()[0]
             raise UserError(f"stored run {row.id} is damaged ({reason}); {MEND}") from error
-
-        def under(prefix: str) -> dict[str, np.ndarray]:
-            return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-
-        return Run(
-            spec, tuple(range(row.first, row.last + 1)), under("snapshots/"), arrays["loss_steps"], arrays["losses"],
-            arrays["good_steps"], under("observed/"),
-        )  # fmt: skip
+        return run_of(spec, range(row.first, row.last + 1), arrays)
 
     def _file_of(self, row: RunRow) -> bytes:
         """The bytes of a stored block, which are those that were written, or a ValueError says what is wrong."""

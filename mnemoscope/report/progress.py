@@ -7,6 +7,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 
+from mnemoscope.cluster import Tally
 from mnemoscope.report.ledger import VERDICT_STYLE
 from mnemoscope.studies.claims import Finding, Setting
 
@@ -24,6 +25,7 @@ class Live:
         self.began: dict[str, float] = {}
         self.share: dict[str, float] = {}
         self.bars: dict[str, TaskID] = {}
+        self.cluster: TaskID | None = None
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -67,6 +69,25 @@ class Live:
             self.progress.remove_task(bar)
             self.progress.print(f"  {name:<22} {setting.seeds:>4} seeds  {seconds:6.1f} s")
             self._next(list(self.settings).index(name) + 1)
+
+    def spread(self, tally: Tally) -> None:
+        """How far a cluster is: one bar for all its workers, instead of one for each setting."""
+        if self.cluster is None:
+            for bar in self.bars.values():
+                self.progress.update(bar, visible=False)
+            self.cluster = self.progress.add_task("cluster", total=tally.of_samples, note="")
+        who = f"{tally.workers} workers" if tally.workers else "waiting for workers"
+        text = f"cluster · {who} · {tally.landed}/{tally.blocks or '?'} blocks"
+        self.progress.update(self.cluster, description=text, completed=tally.samples, total=tally.of_samples,
+                             note=f"{tally.per_second:,.0f} samples/s")  # fmt: skip
+        if tally.blocks and tally.landed == tally.blocks:
+            self.progress.remove_task(self.cluster)
+            self.progress.print(f"  {tally.blocks} blocks from the cluster, {tally.per_second:,.0f} samples/s")
+            self.cluster = None
+
+    def say(self, line: str) -> None:
+        """Leave a line behind."""
+        self.progress.print(line, highlight=False, markup=False)
 
     def judging(self, claim_id: str) -> None:
         self.progress.update(self.overall, note=f"judging {claim_id}")

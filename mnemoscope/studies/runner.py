@@ -8,7 +8,7 @@ stored runs without training again.
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import mnemoscope
 from mnemoscope.engine import hardware, obtain, prepare, versions
 from mnemoscope.sinks import Sink
+from mnemoscope.spec import Spec
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import Entry, Finding, Ledger, Pictures, Scale, Setting, Study, Test
 from mnemoscope.studies.evidence import Evidence
@@ -63,8 +64,11 @@ def finding_key(study: Study, test: Test, scale: Scale, settings: Mapping[str, S
 def run_study(
     study: Study, scale: Scale, store: Store, command: str, *, seeds: int | None = None, claims: tuple[str, ...] = (),
     watcher: Watcher, sink: Sink | None = None,
+    train_elsewhere: Callable[[Store, Mapping[str, tuple[Spec, range]]], None] | None = None,
 ) -> Ledger:  # fmt: skip
     """Judge the chosen claims of a study and write its ledger, with every claim that is known at this scale.
+
+    `train_elsewhere` gets all settings at once and fills the store (`mnemoscope.cluster`); what it leaves is trained here.
 
     `<study>.json` is the ledger, `<study>.evidence.json` each seed's outcome for every claim, and `<study>.pictures.json`,
     where there are any, curves, attention maps and grids.
@@ -90,6 +94,8 @@ def run_study(
 
     evidence = Evidence(scale, settings, get)
     needed = _needed(open_tests, settings)
+    if train_elsewhere:
+        train_elsewhere(store, {name: (settings[name].spec, range(settings[name].seeds)) for name in needed})
     for i, name in enumerate(needed):
         for after in needed[i + 1 : i + 2]:
             prepare(store, settings[after].spec, range(settings[after].seeds))

@@ -1,0 +1,273 @@
+"""A real scheduler and real workers on loopback, which are killed, stopped, broken and late; each block lands exactly once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed", reason="Dask is not installed: pip install 'mnemoscope[cluster]'")
+
+from crash import ledgers, start
+
+import mnemoscope
+from mnemoscope.cluster import Block, Cluster, _Session, block_size, checked, pieces
+from mnemoscope.config import UserError
+from mnemoscope.model import ModelConfig
+from mnemoscope.spec import Spec
+from mnemoscope.store import Store, arrays_of
+from mnemoscope.tasks import Permutation
+from mnemoscope.train import fit
+
+SHORT = Spec(
+    task=Permutation(n_symbols=2), model=ModelConfig(d_model=4, n_heads=1, d_mlp=0), steps=20, batch=4, snapshots=2
+)
+LONG = SHORT.model_copy(update={"steps": 16_000, "batch": 32})  # a seed takes about half a second
+HASTY = "import mnemoscope.cluster as cluster; cluster.LOOK_SECONDS = 0.1"
+BREAK = """
+import os, mnemoscope.cluster as cluster
+from mnemoscope.train import fit
+def broken(spec, seeds, **more):
+    if 5 in seeds:
+        with open({diary!r}, "a") as diary:
+            diary.write(f"{{seeds}}\\n")
+        {how}
+    return fit(spec, seeds, **more)
+cluster.fit = broken
+"""
+
+
+class Dask:
+    """A scheduler, and workers that can be started, killed and stopped; they share compiled programs to be quick."""
+
+    def __init__(self, folder):
+        self.folder, self.processes = folder, []
+        home = str(Path(mnemoscope.__file__).parent.parent)
+        self.env = os.environ | {"PYTHONPATH": home, "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+                                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}  # fmt: skip
+        known = folder / "scheduler.json"
+        self.start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", known,
+                   "--idle-timeout", "300")  # fmt: skip
+        while not known.exists():
+            time.sleep(0.05)
+        self.address = json.loads(known.read_text())["address"]
+
+    def start(self, what, *args):
+        line = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--no-dashboard", *map(str, args)]
+        with open(self.folder / "log", "a") as log:
+            self.processes.append(subprocess.Popen(line, env=self.env, cwd=self.folder, stdout=log, stderr=log))
+        return self.processes[-1]
+
+    def worker(self, preload="", nanny=False):
+        # if the tests are killed, the worker goes too
+        more = ["--nanny" if nanny else "--no-nanny", "--death-timeout", "30"]
+        if preload:
+            path = self.folder / f"preload{len(self.processes)}.py"
+            path.write_text(preload)
+            more += ["--preload", path]
+        return self.start(
+            "worker", self.address, "--nthreads", "1", "--local-directory", self.folder / "scratch", *more
+        )
+
+    def end(self, processes):
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        for process in processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory):
+    dask = Dask(tmp_path_factory.mktemp("dask"))
+    yield dask
+    dask.end(dask.processes)
+
+
+@pytest.fixture
+def dask(scheduler):
+    yield scheduler
+    scheduler.end(scheduler.processes[1:])
+    del scheduler.processes[1:]
+
+
+@pytest.fixture
+def saved(monkeypatch):
+    """Every block that was stored, in order."""
+    blocks, save = [], Store.save
+
+    def note(self, run, *more):
+        blocks.append((run.spec.digest(), run.seeds))
+        save(self, run, *more)
+
+    monkeypatch.setattr(Store, "save", note)
+    return blocks
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """A client that looks around ten times a second."""
+    monkeypatch.setattr("mnemoscope.cluster.LOOK_SECONDS", 0.1)
+
+
+def once(store, saved, spec, seeds):
+    """Each of these seeds was stored once, in a store without damage, and trained as it would have been here."""
+    assert sorted(seed for digest, block in saved if digest == spec.digest() for seed in block) == list(seeds)
+    assert store.check() == []
+    here = fit(spec, list(seeds))
+    for row in store.rows(spec.digest()):
+        run, at = store.load(row), [list(seeds).index(seed) for seed in range(row.first, row.last + 1)]
+        for name, value in arrays_of(run).items():
+            wanted = arrays_of(here)[name]
+            np.testing.assert_array_equal(value, wanted if name == "loss_steps" else wanted[at], err_msg=name)
+
+
+def test_the_ledger_equals_the_one_made_without_a_cluster(dask, tmp_path):
+    command = ("run", "walk", "--seeds", "8", "--claims", "W2,W3")
+    dask.worker()
+    dask.worker()
+    both = [start(command, tmp_path / "here"), start((*command, "--cluster", dask.address), tmp_path / "cluster")]
+    for process in both:
+        error = process.communicate(timeout=120)[1].decode()
+        assert process.returncode == 0, error
+        assert error == ""
+    assert ledgers(tmp_path / "cluster") == ledgers(tmp_path / "here")
+    assert len(ledgers(tmp_path / "here")["ledger/quick/walk.json"]["claims"]) == 2
+    # it was the workers that trained: the client would have stored one block
+    assert len(Store(tmp_path / "here").rows()) == 1
+    assert len(Store(tmp_path / "cluster").rows()) > 1
+
+
+def test_a_worker_is_killed_and_a_late_one_finishes(dask, store, saved, hasty):
+    said, first = [], dask.worker(HASTY)
+
+    def tell(tally):
+        in_the_middle = tally.busy and tally.samples % (2 * LONG.steps * LONG.batch)
+        if tally.landed and in_the_middle and len(dask.processes) == 2:
+            first.kill()
+            dask.worker()
+
+    Cluster(dask.address, tell=tell, say=said.append).train(store, {"long": (LONG, range(8))})
+    assert len(said) == 1
+    assert "died" in said[0]
+    assert "long (Spec" in said[0]
+    assert len(saved) == 4
+    once(store, saved, LONG, range(8))
+
+
+def test_a_worker_that_hangs_does_not_stop_the_run(dask, store, saved, hasty):
+    said, stopped, workers = [], [], [dask.worker(HASTY), dask.worker(HASTY)]
+
+    def tell(tally):
+        if tally.busy == 2 and tally.samples and not stopped:
+            stopped.append(workers[0])
+            workers[0].send_signal(signal.SIGSTOP)
+
+    Cluster(dask.address, block_timeout=3.0, tell=tell, say=said.append).train(store, {"long": (LONG, range(8))})
+    assert len(stopped) == 1
+    assert any("no step in 3 s" in line for line in said)
+    once(store, saved, LONG, range(8))
+
+
+def test_what_returns_twice_lands_once_and_stored_seeds_are_left_alone(store, saved):
+    store.save(fit(SHORT, [2]), 1.0, "another process")
+    session = _Session(Cluster("tcp://127.0.0.1:9"), store, [])
+    for _ in range(2):
+        session._land(Block(0, "short", SHORT, [0, 1, 2, 3]), fit(SHORT, range(4)), {"seconds": 4.0, "machine": "m"})
+    assert [seeds for _, seeds in saved] == [(2,), (0, 1), (3,)]
+    once(store, saved, SHORT, range(4))
+
+
+@pytest.mark.parametrize("how", ["raise RuntimeError('on purpose')", "os.kill(os.getpid(), 9)"])
+def test_a_block_that_always_fails_is_tried_three_times_and_reported(dask, store, saved, tmp_path, how, hasty):
+    diary, said = tmp_path / "diary", []
+    dask.worker(BREAK.format(diary=str(diary), how=how), nanny="kill" in how)
+    other = SHORT.model_copy(update={"steps": 21})
+    wanted = {"short": (SHORT, range(9)), "other": (other, range(3))}
+    with pytest.raises(UserError, match="1 of 4 blocks failed 3 times") as error:
+        Cluster(dask.address, say=said.append).train(store, wanted)
+    assert f"short (Spec {SHORT.digest()}), seeds 3-5: " in str(error.value)
+    assert ("on purpose" if "raise" in how else "died") in str(error.value)
+    assert "\n" not in str(error.value)
+    assert diary.read_text() == "[3, 4, 5]\n" * 3
+    assert len(said) == 3
+    once(store, saved, SHORT, [0, 1, 2, 6, 7, 8])
+    once(store, saved, other, range(3))
+
+
+def test_a_worker_with_other_versions_is_given_no_work(dask, store):
+    said = []
+    dask.worker("import mnemoscope.cluster as cluster; cluster._must_agree = lambda: {'jax': '0.0.1'}")
+    with pytest.raises(UserError, match=r"no worker of .* can be used: .*it has jax 0.0.1, we have \d"):
+        Cluster(dask.address, say=said.append).train(store, {"short": (SHORT, range(4))})
+    assert len(said) == 1
+    assert store.rows() == []
+
+
+def test_what_is_stored_needs_no_cluster(store):
+    store.save(fit(SHORT, range(3)), 1.0, "here")
+    Cluster("tcp://127.0.0.1:9").train(store, {"short": (SHORT, range(3))})
+
+
+def test_a_scheduler_that_does_not_answer_is_one_line(tmp_path):
+    began = time.monotonic()
+    process = start(("run", "walk", "--seeds", "8", "--claims", "W2", "--cluster", "tcp://127.0.0.1:9"), tmp_path)
+    error = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 2
+    assert error.startswith("mnemoscope: no Dask scheduler answers at 'tcp://127.0.0.1:9'")
+    assert error.count("\n") == 1
+    assert time.monotonic() - began < 40
+
+
+def test_without_dask_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(UserError, match=r"pip install 'mnemoscope\[cluster\]'"):
+        Cluster("tcp://127.0.0.1:9")
+
+
+def test_an_answer_is_checked():
+    import hashlib
+
+    from safetensors.numpy import save
+
+    def answer(run, **changed):
+        data = save(arrays_of(run))
+        whole = {
+            "spec": run.spec.digest(),
+            "seeds": list(run.seeds),
+            "data": data,
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
+        return whole | changed
+
+    run = fit(SHORT, range(2))
+    assert checked(SHORT, [0, 1], answer(run)).seeds == (0, 1)
+    wider = SHORT.model_copy(update={"model": SHORT.model.model_copy(update={"d_model": 6})})
+    for message, wrong in (
+        ("not those that were sent", answer(run, data=answer(run)["data"][:-1])),
+        ("an answer for Spec", answer(run, seeds=[0, 2])),
+        ("an answer for Spec", answer(run, spec="0")),
+        ("no run", answer(run, data=b"", sha256=hashlib.sha256(b"").hexdigest())),
+        ("other shapes", answer(fit(wider, range(2)), spec=SHORT.digest())),
+        ("other shapes", answer(fit(SHORT, range(3)), seeds=[0, 1])),
+    ):
+        with pytest.raises(ValueError, match=message):
+            checked(SHORT, [0, 1], wrong)
+
+
+def test_blocks_keep_every_worker_busy():
+    assert pieces([0, 1, 2, 3, 7, 8], 3) == [[0, 1, 2], [3], [7, 8]]
+    assert block_size(1_000_000, 50, 1, True) == 1024
+    assert block_size(1_000_000, 50, 8, False) == 256
+    assert block_size(64, 4, 1, False) == 4
+    assert block_size(64, 4, 8, False) == 8  # fewer would leave cores idle
+    assert block_size(300, 4, 1, True) == 256
