@@ -338,7 +338,7 @@ class _Session:
                 del self.doing[worker]
 
     async def _meet(self, worker: str) -> dict[str, Any]:
-        """Ask a worker what it is. One that runs something else than we do is told to nobody but the user."""
+        """Ask a worker what it is. One that does not run what we run is never given a block, and the user is told."""
         try:
             about = await self._ask(worker, greet)
             if "error" in about:
