@@ -24,6 +24,11 @@ from mnemoscope.train import Run, fit, programs
 BLOCK, ACCELERATOR_BLOCK = 256, 1024
 
 
+def compiled() -> Path:
+    """Where compiled programs are kept: among the user's own caches. In a store, one handed over could bring machine code along."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "mnemoscope" / "compiled"
+
+
 def use_all_devices(cache: Path | None = None) -> None:
     """Show each CPU core to JAX as a device of its own, and keep compiled programs in `cache`.
 
