@@ -880,6 +880,10 @@ def knock(name: str, given: Any) -> tuple[str, str]:
             except Offence as offence:
                 verdict, why = "offence", str(offence)
         except Exception as error:
+            if (
+                type(error).__name__ == "TypeCheckError"
+            ):  # the tests check every type that is written down, and refuse first
+                return "refused", "of another type"
             frames = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)]
             verdict, why = "offence", f"{type(error).__name__}: {str(error)[:200]} at {' '.join(frames[-6:])}"
         finally:

@@ -20,7 +20,7 @@ import mnemoscope
 from mnemoscope import cli
 from mnemoscope.config import UserError
 from mnemoscope.engine import obtain
-from mnemoscope.language import read_model
+from mnemoscope.language import Tokenizer, read_model
 from mnemoscope.model import ModelConfig
 from mnemoscope.report.ledger import markdown
 from mnemoscope.spec import Spec
@@ -290,6 +290,11 @@ def test_a_count_beyond_the_end_of_a_gguf_file_is_not_counted_to(tmp_path):
 def test_names_that_are_no_text_of_this_system(stored):
     assert asked("run", "walk", "--claims", "W3", "--store", str(stored.folder / "\udcff"))
     assert asked("figure", "W3", "--store", str(stored.folder / "\udcff"), "--out", str(stored.folder / "\udcff.svg"))
+
+
+def test_half_a_character_is_no_text():
+    with pytest.raises(UserError, match="holds half a character"):
+        Tokenizer(("a",), (), False).encode("a\ud800")
 
 
 def test_dollars_in_names_are_no_formulas():
