@@ -3,6 +3,7 @@
 Exit codes: 0 done, 2 something asked for cannot be done, 130 interrupted. Finished work is kept in every case.
 """
 
+import io
 import json
 import shlex
 import sys
@@ -18,6 +19,8 @@ from mnemoscope.options import DEFAULT_STORE, Scale, StoreDir
 
 if TYPE_CHECKING:
     from mnemoscope.store import Damage, Store
+
+MOST_SEEDS = 1_000_000
 
 
 def _open(folder: Path) -> "Store":
@@ -99,21 +102,24 @@ def run(
         each.settings(scale)
     if seeds is not None and seeds < 1:
         raise UserError(f"--seeds must be at least 1, got {seeds}")
+    if seeds is not None and seeds > MOST_SEEDS:
+        raise UserError(f"--seeds must be at most {MOST_SEEDS:,}, got {seeds}")
     kept = _open(store)
 
-    from mnemoscope.engine import use_all_devices
+    from mnemoscope.engine import compiled, use_all_devices
     from mnemoscope.report.ledger import markdown, print_ledger
     from mnemoscope.report.progress import Live
     from mnemoscope.sinks import sink_of
     from mnemoscope.studies.runner import run_study
 
     sink = sink_of(follow, kept.folder / "follow") if follow else None
-    use_all_devices(cache=kept.folder / "compiled")
+    use_all_devices(cache=compiled())
     if cluster is not None:
         from mnemoscope.cluster import Cluster
 
     console = _console()
-    command = "mnemoscope " + shlex.join(sys.argv[1:])
+    # a name in another encoding than the system's cannot be written down as it is
+    command = "mnemoscope " + shlex.join(sys.argv[1:]).encode(errors="backslashreplace").decode()
     for each in chosen:
         with Live(console, f"{each.name} ({scale})") as live:
             elsewhere = Cluster(cluster, block_timeout, live.spread, live.say).train if cluster is not None else None
@@ -132,7 +138,7 @@ def run(
         print_ledger(console, ledger)
         # `show` reads the study's own ledger, not that of another text or model
         hint = "" if corpus or model else f"; one claim: mnemoscope show {ledger.claims[0].id}"
-        console.print(f"Written: {kept.folder / 'ledger' / scale / each.name}.json and .md{hint}")
+        console.print(f"Written: {kept.folder / 'ledger' / scale / each.name}.json and .md{hint}", markup=False)
 
 
 def ledger(
@@ -208,6 +214,7 @@ def runs(
             such as d_model=32. Nothing: all runs.
         delete: Delete every run that matches the pattern (which must then be given).
     """
+    from rich.markup import escape
     from rich.table import Table
 
     kept = _open(store)
@@ -221,25 +228,40 @@ def runs(
         print(f"deleted {len(found)} runs, {sum(row.bytes for row in found) / 1e6:.1f} MB")
         return
     table = Table("run", "model", "task", "training", "seeds", "diverged", "MB", "seconds", "made", title_justify="left",
-                  title=f"{len(found)} runs, {sum(row.bytes for row in found) / 1e6:.1f} MB in {kept.folder}")  # fmt: skip
+                  title=escape(f"{len(found)} runs, {sum(row.bytes for row in found) / 1e6:.1f} MB in {kept.folder}"))  # fmt: skip
     for row in found:
+        cells = (row.id, *_described(row), str(row.last - row.first + 1), str(row.diverged), f"{row.bytes / 1e6:.1f}",
+                 f"{row.seconds:.1f}", row.made)  # fmt: skip
+        table.add_row(*map(escape, cells))
+    _console().print(table)
+
+
+def _described(row: Any) -> tuple[str, str, str]:
+    """Model, task and training of a run in words; a Spec that nobody could train is not guessed at."""
+    try:
         spec = json.loads(row.spec_json)
         model, task, optimiser = spec["model"], spec["task"], spec["optimiser"]
         made = f"{spec['steps']:,} x {spec['batch']}, lr {optimiser['lr']:g}" if "imported" not in spec else "imported"
-        table.add_row(
-            row.id, f"d{model['d_model']} h{model['n_heads']} L{model['n_layers']} {model['norm']}",
+        return (
+            f"d{model['d_model']} h{model['n_heads']} L{model['n_layers']} {model['norm']}",
             " ".join([task.pop("kind"), *(f"{k}={v}" for k, v in task.items() if v is not None and k != "corpus")]),
-            made, str(row.last - row.first + 1),
-            str(row.diverged), f"{row.bytes / 1e6:.1f}", f"{row.seconds:.1f}", row.made,
-        )  # fmt: skip
-    _console().print(table)
+            made,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return "?", "its Spec cannot be read", "see 'mnemoscope check'"
 
 
 def _matches(row: Any, pattern: str) -> bool:
     if "=" not in pattern:
         return row.id.startswith(pattern)
     key, value = pattern.split("=", 1)
-    flat = _flat(json.loads(row.spec_json))
+    try:
+        spec = json.loads(row.spec_json)
+    except (ValueError, RecursionError):
+        spec = None
+    if not isinstance(spec, dict):
+        return False  # what cannot be read holds nothing
+    flat = _flat(spec)
     if key not in flat:
         raise UserError(unknown("key of a Spec", key, flat))
     return str(flat[key]) == value
@@ -317,8 +339,8 @@ def profile(
         raise UserError(f"study {study!r} trains no transformer, so there is no step to profile")
     if setting and setting not in settings:
         raise UserError(unknown("setting", setting, settings))
-    if seeds < 0:
-        raise UserError(f"--seeds must be at least 1 (or 0 for the default), got {seeds}")
+    if not 0 <= seeds <= MOST_SEEDS:
+        raise UserError(f"--seeds must be 1 to {MOST_SEEDS:,} (or 0 for the default), got {seeds}")
 
     from mnemoscope.engine import use_all_devices
 
@@ -341,7 +363,7 @@ def profile(
             write_trace(spec, number, trace)
     print_profile(console, f"{study}, {chosen} ({scale})", found)
     if trace:
-        console.print(f"Written: {trace} (open it at ui.perfetto.dev or with TensorBoard)")
+        console.print(f"Written: {trace} (open it at ui.perfetto.dev or with TensorBoard)", markup=False)
 
 
 def site(out: Path = Path("mnemoscope-site"), open_: Annotated[bool, tyro.conf.arg(name="open")] = False,
@@ -354,11 +376,11 @@ def site(out: Path = Path("mnemoscope-site"), open_: Annotated[bool, tyro.conf.a
         out: The folder to write into.
         open_: Open it in the browser.
     """
-    from mnemoscope.engine import use_all_devices
+    from mnemoscope.engine import compiled, use_all_devices
     from mnemoscope.report.site import write_site
 
     kept = _open(store)
-    use_all_devices(cache=kept.folder / "compiled")
+    use_all_devices(cache=compiled())
     with _console(stderr=True).status("the overview") as status:
         written = write_site(out, kept, status.update)
     size = sum(path.stat().st_size for path in written)
@@ -384,7 +406,7 @@ def explore(
         out: The file to write.
         open_: Open it in the browser.
     """
-    from mnemoscope.engine import use_all_devices
+    from mnemoscope.engine import compiled, use_all_devices
     from mnemoscope.explorer import packed, page
     from mnemoscope.report.site import piece_of, pieces
 
@@ -393,7 +415,7 @@ def explore(
     except ValueError:
         raise UserError(f"--seeds takes whole numbers separated by commas, got {seeds!r}") from None
     kept = _open(store)
-    use_all_devices(cache=kept.folder / "compiled")
+    use_all_devices(cache=compiled())
     found = [piece_of(kept.load(row), row.id, picked) for row in map(kept.find, runs)] if runs else pieces(kept)
     if not found:
         raise UserError(f"no runs to explore in {str(store)!r}; make some with 'mnemoscope run remember'")
@@ -476,8 +498,8 @@ def memories(
     from mnemoscope.studies.memories.optimised import SEEDS, Cell, errors
     from mnemoscope.studies.statistics import mean_interval
 
-    if seeds < 1:
-        raise UserError(f"--seeds must be at least 1, got {seeds}")
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise UserError(f"--seeds must be 1 to {MOST_SEEDS:,}, got {seeds}")
     cell = Cell(d=d, lr=lr, batch=batch, samples=samples, optimiser=optimiser, norm=norm, learned=learned)
     from mnemoscope.engine import use_all_devices
 
@@ -526,7 +548,7 @@ def check(repair: bool = False, store: StoreDir = DEFAULT_STORE) -> None:
     kept = _open(store)
     damaged = kept.check()
     for damage in damaged:
-        print(f"damaged {damage.kind} {damage.name[:60]}: {damage.why}")
+        print(str(UserError(f"damaged {damage.kind} {damage.name[:60]}: {damage.why}")))
     if not damaged:
         print(
             f"nothing is damaged: {len(kept.rows())} runs and all findings and ledgers in {kept.folder} are as they were written"
@@ -540,10 +562,10 @@ def check(repair: bool = False, store: StoreDir = DEFAULT_STORE) -> None:
 
 
 def _repair(kept: "Store", damaged: "list[Damage]") -> None:
-    from mnemoscope.engine import obtain, use_all_devices
+    from mnemoscope.engine import compiled, obtain, use_all_devices
     from mnemoscope.spec import Spec
 
-    use_all_devices(cache=kept.folder / "compiled")
+    use_all_devices(cache=compiled())
     rows = {row.id: row for row in kept.rows()}
     for damage in damaged:
         kept.forget(damage)
@@ -587,6 +609,9 @@ Start with:  mnemoscope list               what is claimed
 
 def main() -> None:
     """Parse the command line and run it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to stop
     try:
         tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="mnemoscope", description=DESCRIPTION)
     except KeyboardInterrupt:

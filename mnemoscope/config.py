@@ -8,8 +8,9 @@ unknown keys refused by name, and with one canonical JSON text from which its id
 import difflib
 import hashlib
 import json
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, model_validator
 
@@ -17,20 +18,62 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, m
 class UserError(ValueError):
     """Something the user asked for cannot be done; the message is one line and says what is allowed."""
 
+    def __init__(self, message: str):
+        # names from files and prompts may hold line ends and codes that a terminal obeys: they are shown, not printed
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
+
+
+def short(value: object, most: int = 100) -> str:
+    """A value as it would be written, cut where it would fill the screen."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "what is nested too deeply"
+    return text if len(text) <= most else f"{text[:most]}.."
+
 
 def _complaint(error: ValidationError) -> str:
     """The first thing that a configuration was refused for, in one line: the field, what is allowed, what came."""
     first = error.errors()[0]
     said = first["msg"].removeprefix("Value error, ")
-    return f"{first['loc'][-1]}: {said}, got {first['input']!r}" if first["loc"] and said == first["msg"] else said
+    if said != first["msg"]:
+        return said
+    said, came = said if len(said) <= 300 else f"{said[:300]}..", short(first["input"])
+    return f"{str(first['loc'][-1])[:100]}: {said}, got {came}" if first["loc"] else f"{said}, got {came}"
+
+
+@contextmanager
+def refusing(name: str) -> Iterator[None]:
+    """Turn what pydantic says of a configuration into one line."""
+    try:
+        yield
+    except ValidationError as error:
+        said = _complaint(error)
+        raise UserError(said if said.startswith(f"{name}: ") else f"{name}: {said}") from None
+    except RecursionError:
+        raise UserError(f"{name}: nested too deeply") from None
 
 
 def unknown(kind: str, came: object, allowed: Iterable[object]) -> str:
     """The sentence for a name that matches nothing: what was wrong, what came, what is allowed."""
     names = [str(name) for name in allowed]
-    near = difflib.get_close_matches(str(came), names, n=1)
+    near = difflib.get_close_matches(str(came)[:100], names, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"unknown {kind} {str(came)!r}{hint}; allowed: {', '.join(names)}"
+    return f"unknown {kind} {short(str(came))}{hint}; allowed: {', '.join(names)}"
+
+
+def parsed(text: str, where: str) -> dict[str, Any]:
+    """A JSON object from a file, or one line that says which file holds none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where} holds no JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{where} holds no JSON object, but {short(found)}")
+    return found
+
+
+S = TypeVar("S", bound="Strict")
 
 
 class Strict(BaseModel):
@@ -42,11 +85,21 @@ class Strict(BaseModel):
     # they existed keeps its identity.
     later: ClassVar[frozenset[str]] = frozenset()
 
-    def __init__(self, **fields: Any) -> None:
-        try:
+    def __init__(self, /, **fields: Any) -> None:
+        with refusing(type(self).__name__):
             super().__init__(**fields)
-        except ValidationError as error:
-            raise UserError(f"{type(self).__name__}: {_complaint(error)}") from None
+
+    @classmethod
+    def model_validate(cls: type[S], *args: Any, **options: Any) -> S:
+        """From a dictionary; a refusal is one line here too."""
+        with refusing(cls.__name__):
+            return super().model_validate(*args, **options)
+
+    @classmethod
+    def model_validate_json(cls: type[S], *args: Any, **options: Any) -> S:
+        """From JSON; a refusal is one line here too."""
+        with refusing(cls.__name__):
+            return super().model_validate_json(*args, **options)
 
     @model_serializer(mode="wrap")
     def _leave_out_later(self, to_dict: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:

@@ -27,6 +27,11 @@ BLOCK, ACCELERATOR_BLOCK = 256, 1024
 KEEP_SECONDS = 30  # between two times that a block under way is kept, or 20 times as long as that takes
 
 
+def compiled() -> Path:
+    """Where compiled programs are kept: among the user's own caches. In a store, one handed over could bring machine code along."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "mnemoscope" / "compiled"
+
+
 class _Keeper:
     """Keeps a block under way in the store. Only the same programs on the same machine go on to the same bits."""
 

@@ -11,7 +11,7 @@ from mnemoscope.config import Strict, unknown
 from mnemoscope.model import ModelConfig, parameter_shapes
 from mnemoscope.tasks import Bigrams, Cycle, Facts, Hops, Permutation
 
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]  # steps are counted in 32 bits
 
 
 class Adam(Strict):
@@ -29,7 +29,7 @@ class Adam(Strict):
     eps: Annotated[float, Field(gt=0)] = 1e-8
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     schedule: Literal["constant", "cosine"] = "constant"
-    warmup: Annotated[int, Field(ge=0)] = 0
+    warmup: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     clip: Annotated[float, Field(gt=0)] | None = None
 
     def transformation(self, steps: int) -> optax.GradientTransformation:
@@ -78,10 +78,10 @@ class Spec(Strict):
     optimiser: Annotated[Adam | SGD, Field(discriminator="kind")] = Adam()
     steps: Positive = 2000
     batch: Positive = 128
-    snapshots: Positive = 2
+    snapshots: Annotated[int, Field(ge=1, le=100_000)] = 2
     release: tuple[tuple[str, Positive], ...] = ()
     watch: Literal["bigrams", "facts", "noise", "hops"] | None = None
-    looks: Annotated[int, Field(ge=0)] = 0
+    looks: Annotated[int, Field(ge=0, le=100_000)] = 0
     imported: str | None = None
 
     @model_validator(mode="after")

@@ -20,7 +20,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +28,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save, save_file
 
-from mnemoscope.config import UserError
+from mnemoscope.config import UserError, parsed
 
 try:
     import fcntl
@@ -63,7 +63,7 @@ def _sha(data: bytes) -> str:
 
 def _seal(fields: Sequence[Any]) -> str:
     """The checksum of a row: of its fields but the seal itself."""
-    return _sha(json.dumps(list(fields)).encode())
+    return _sha(json.dumps(list(fields), default=repr).encode())
 
 
 def arrays_of(run: "Run") -> dict[str, np.ndarray]:
@@ -121,6 +121,28 @@ class RunRow(NamedTuple):
         return f"{self.spec}/{self.first}-{self.last}"
 
 
+KINDS = (str, int, int, str, str, int, int, float, str, str, str, str)  # of a row's fields
+
+
+def _check_fit(row: RunRow, spec: "Spec", arrays: dict[str, np.ndarray]) -> None:
+    """A ValueError unless these are the arrays of such a run: whoever seals a row may still have written anything."""
+    from mnemoscope.model import parameter_shapes
+
+    if spec.digest() != row.spec:
+        raise ValueError("its Spec is not the one that it is kept under")
+    seeds, snaps, looks = row.last - row.first + 1, len(spec.snapshot_steps()), len(spec.look_steps())
+    if row.first < 0 or not {"losses", "loss_steps", "good_steps"} <= set(arrays):
+        raise ValueError("it is no whole run")
+    shapes = parameter_shapes(spec.model, spec.task.d_vocab, spec.task.n_ctx, spec.task.d_vocab_out)
+    stops = arrays["loss_steps"].shape
+    wanted = {f"snapshots/{name}": ("f", (seeds, snaps, *shape)) for name, shape in shapes.items()}
+    wanted |= {"losses": ("f", (seeds, *stops)), "loss_steps": ("i", stops[:1]), "good_steps": ("i", (seeds,))}
+    observed = {name for name in arrays if name.startswith("observed/")}
+    found = {name: (x.dtype.kind, x.shape) for name, x in arrays.items() if name not in observed}
+    if found != wanted or any(arrays[name].shape[:2] != (seeds, looks) for name in observed):
+        raise ValueError("its arrays are not those of its Spec and seeds")
+
+
 class Store:
     """A folder of finished runs and findings."""
 
@@ -132,15 +154,20 @@ class Store:
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
             with self.alone("index"):  # SQLite does not wait for others when it sets up its journal
-                self.db = sqlite3.connect(self.folder / "index.sqlite3", timeout=300)
+                self.db = sqlite3.connect(self._place("index.sqlite3"), timeout=300)
                 self._open()
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, ValueError, TypeError) as error:
             if hasattr(self, "db"):
                 self.db.close()
+            if isinstance(error, UserError):
+                raise
             raise UserError(f"cannot use {str(self.folder)!r} as a store ({error}); give a writable folder with "
                             "--store or MNEMOSCOPE_STORE") from error  # fmt: skip
 
     def _open(self) -> None:
+        # a trigger or a view in a store that somebody handed over would act when the store is only read
+        if self.db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone():
+            raise ValueError("its index has views or triggers, which no store has")
         self.db.execute("PRAGMA journal_mode=WAL")
         version = self.db.execute("PRAGMA user_version").fetchone()[0]
         if version not in (0, 1, FORMAT):
@@ -160,8 +187,8 @@ class Store:
         if fcntl is None:
             yield
             return
-        path = self.folder / "locks" / _sha(name.encode())[:16]
         with self._writing("a lock"):
+            path = self._place(f"locks/{_sha(name.encode())[:16]}")
             path.parent.mkdir(exist_ok=True)
             file = open(path, "a")  # noqa: SIM115
         with file:
@@ -182,19 +209,41 @@ class Store:
             for line in FROM_1.strip().splitlines() + SCHEMA.strip().split(";\n")[2:]:
                 self.db.execute(line)
             for row in map(RunRow._make, self.db.execute("SELECT * FROM runs").fetchall()):
-                path = self.folder / row.file
+                path = self._path(row)
                 whole = path.is_file() and path.stat().st_size == row.bytes
                 row = row._replace(sha256=_sha(path.read_bytes()) if whole else "lost")
                 self._put("runs", (*row[:-1], _seal(row[:-1])))
             for key, body, _ in self.db.execute("SELECT * FROM findings").fetchall():
                 self._put("findings", (key, body, _seal((key, body))))
             for path in (self.folder / "ledger").rglob("*.*"):
-                name, sha = path.relative_to(self.folder).as_posix(), _sha(path.read_bytes())
+                name = path.relative_to(self.folder).as_posix()
+                sha = _sha(self._place(name).read_bytes())
                 self._put("files", (name, sha, sha, _seal((name, sha, sha))))
             self.db.execute(f"PRAGMA user_version={FORMAT}")
 
     def _put(self, table: str, row: Sequence[Any]) -> None:
         self.db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({','.join('?' * len(row))})", row)
+
+    def _place(self, name: str) -> Path:
+        """Where a file of the store lies; a name or a link that leads elsewhere is a ValueError."""
+        path = self.folder / name
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.folder)):
+            raise ValueError("it leads out of the store")
+        return path
+
+    def _path(self, row: RunRow) -> Path:
+        """Where a block's file lies. The index says so too, but what it says is not followed anywhere else."""
+        if row.file != f"runs/{row.id}.safetensors" or not re.fullmatch("[0-9a-f]{16}", row.spec):
+            raise ValueError("its file is not where runs are kept")
+        return self._place(row.file)
+
+    def _read(self, query: str, args: Sequence[Any] = (), kinds: Sequence[type] | None = None) -> list[Any]:
+        """Rows whose fields have the right types (text, unless told otherwise): bytes that were changed may give others."""
+        with self._reading():
+            rows = self.db.execute(query, args).fetchall()
+            if any(type(x) is not kind for row in rows for x, kind in zip(row, kinds or [str] * len(row), strict=True)):
+                raise sqlite3.DatabaseError("a row holds what no store writes")
+        return rows
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -202,7 +251,8 @@ class Store:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            raise UserError(f"the index of store {str(self.folder)!r} is damaged ({error}); move index.sqlite3 away, and what it "
+            said = str(error).splitlines()[0]
+            raise UserError(f"the index of store {str(self.folder)!r} is damaged ({said}); move index.sqlite3 away, and what it "
                             "held is trained again") from error  # fmt: skip
 
     @contextmanager
@@ -210,15 +260,14 @@ class Store:
         """Turn a full or read-only disk into one line that says what was lost, and that the rest was not."""
         try:
             yield
-        except (OSError, sqlite3.Error, SafetensorError) as error:
+        except (OSError, sqlite3.Error, SafetensorError, ValueError) as error:
             raise UserError(f"could not write {what} into {str(self.folder)!r} ({error}); what was finished before is "
                             "kept") from error  # fmt: skip
 
     def rows(self, spec: str = "") -> list[RunRow]:
         """The stored blocks whose Spec digest starts with `spec`, oldest first."""
-        query = "SELECT * FROM runs WHERE substr(spec, 1, ?) = ? ORDER BY made, spec, first"
-        with self._reading():
-            return [RunRow(*row) for row in self.db.execute(query, (len(spec), spec))]
+        query = f"SELECT {', '.join(RunRow._fields)} FROM runs WHERE substr(spec, 1, ?) = ? ORDER BY made, spec, first"
+        return [RunRow(*row) for row in self._read(query, (len(spec), spec), KINDS)]
 
     def find(self, start: str) -> RunRow:
         """The one stored block whose id starts so."""
@@ -263,8 +312,9 @@ class Store:
         try:
             arrays = load(self._file_of(row))
             spec = Spec.model_validate_json(row.spec_json)
-        except (OSError, ValueError, SafetensorError) as error:
-            reason = str(error).splitlines()[0]
+            _check_fit(row, spec, arrays)
+        except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
+            reason = (str(error).splitlines() or [repr(error)])[0]
             raise UserError(f"stored run {row.id} is damaged ({reason}); {MEND}") from error
         return run_of(spec, range(row.first, row.last + 1), arrays)
 
@@ -272,7 +322,7 @@ class Store:
         """The bytes of a stored block, which are those that were written, or a ValueError says what is wrong."""
         if not row.sealed:
             raise ValueError("its row in the index is not what was written")
-        data = (self.folder / row.file).read_bytes()
+        data = self._path(row).read_bytes()
         if len(data) != row.bytes:
             raise ValueError(f"{len(data)} bytes where {row.bytes} were written")
         if _sha(data) != row.sha256:
@@ -283,7 +333,7 @@ class Store:
         """Stored blocks that hold wanted seeds, each seed once, and the seeds that no block holds."""
         missing, useful = set(seeds), []
         for row in sorted(self.rows(spec.digest()), key=lambda row: row.first - row.last):
-            held = missing & set(range(row.first, row.last + 1))
+            held = {seed for seed in missing if row.first <= seed <= row.last}
             if held:
                 useful.append(row)
                 missing -= held
@@ -294,18 +344,22 @@ class Store:
         with self._writing(f"the removal of {row.id}"):
             with self.db:
                 self.db.execute("DELETE FROM runs WHERE spec=? AND first=? AND last=?", (row.spec, row.first, row.last))
-            (self.folder / row.file).unlink(missing_ok=True)
-            folder = (self.folder / row.file).parent
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
+            try:
+                path = self._path(row)
+            except ValueError:
+                return  # a row that names another file has none of ours
+            path.unlink(missing_ok=True)
+            if path.parent.is_dir() and not any(path.parent.iterdir()):
+                path.parent.rmdir()
 
     def finding(self, key: str) -> dict[str, Any] | None:
         """A finding kept under this key, if there is one."""
-        with self._reading():
-            row = self.db.execute("SELECT * FROM findings WHERE key=?", (key,)).fetchone()
-        if row and _seal(row[:-1]) != row[-1]:
+        rows = self._read("SELECT key, body, seal FROM findings WHERE key=?", (key,))
+        if not rows:
+            return None
+        if _seal(rows[0][:-1]) != rows[0][-1]:
             raise UserError(f"a stored finding ({key[:12]}) is damaged; {MEND}")
-        return json.loads(row[1]) if row else None
+        return parsed(rows[0][1], f"a stored finding ({key[:12]})")
 
     def keep_finding(self, key: str, body: dict[str, Any]) -> None:
         """Keep a finding under a key that changes when anything it rests on changes."""
@@ -318,13 +372,13 @@ class Store:
         return self._write(name, text.encode())
 
     def _write(self, name: str, data: bytes) -> Path:
-        path, sha = self.folder / name, _sha(data)
         with self._writing(name):
+            path, sha = self._place(name), _sha(data)
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_suffix(path.suffix + ".tmp")
+            temporary = self._place(f"{name}.tmp")
             temporary.write_bytes(data)
             # a file that is damaged already, or not there, is no file that counts
-            row = self.db.execute("SELECT * FROM files WHERE name=?", (name,)).fetchone()
+            row = self._file_row(name)
             before = _sha(path.read_bytes()) if path.is_file() and row and not self._wrong(path, row) else ""
             with self.db:
                 self._put("files", (name, sha, before, _seal((name, sha, before))))
@@ -333,13 +387,14 @@ class Store:
 
     def part(self, name: str) -> tuple[dict[str, np.ndarray], str] | None:
         """A block under way, and who wrote it; none if there is none, or none that is as it was written."""
-        path = self.folder / name
-        with self._reading():
-            row = self.db.execute("SELECT * FROM files WHERE name=?", (name,)).fetchone()
-        if row is None or not path.is_file() or self._wrong(path, row):
+        try:
+            path, row = self._place(name), self._file_row(name)
+            if row is None or not path.is_file() or self._wrong(path, row):
+                return None
+            with safe_open(path, framework="numpy") as file:
+                return load(path.read_bytes()), (file.metadata() or {}).get("by", "")
+        except (OSError, ValueError, SafetensorError):
             return None
-        with safe_open(path, framework="numpy") as file:
-            return load(path.read_bytes()), (file.metadata() or {}).get("by", "")
 
     def keep_part(self, name: str, arrays: Mapping[str, np.ndarray], by: str) -> None:
         """Keep a block under way, in place of what it was before."""
@@ -350,18 +405,24 @@ class Store:
         with self._writing(f"the removal of {name}"):
             with self.db:
                 self.db.execute("DELETE FROM files WHERE name=?", (name,))
-            (self.folder / name).unlink(missing_ok=True)
+            self._place(name).unlink(missing_ok=True)
 
     def read_text(self, name: str) -> str | None:
         """A file of the store, if it is there; one that is not as it was written is an error."""
-        path = self.folder / name
-        if not path.is_file():
+        if not (self.folder / name).is_file():
             return None
-        with self._reading():
-            row = self.db.execute("SELECT * FROM files WHERE name=?", (name,)).fetchone()
-        if why := self._wrong(path, row):
+        row = self._file_row(name)
+        try:
+            why, text = self._wrong(path := self._place(name), row), path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            why, text = str(error), ""
+        if why:
             raise UserError(f"{name} in store {str(self.folder)!r} is damaged ({why}); {MEND}")
-        return path.read_text(encoding="utf-8")
+        return text
+
+    def _file_row(self, name: str) -> tuple[str, str, str, str] | None:
+        rows = self._read("SELECT name, sha256, before, seal FROM files WHERE name=?", (name,))
+        return rows[0] if rows else None
 
     def _wrong(self, path: Path, row: tuple[str, str, str, str] | None) -> str:
         """What is wrong with a file that the index knows, or nothing."""
@@ -377,7 +438,8 @@ class Store:
         with self._reading():
             if (said := self.db.execute("PRAGMA integrity_check").fetchone()[0]) != "ok":
                 raise sqlite3.DatabaseError(said)
-            findings, files = (self.db.execute(f"SELECT * FROM {table}").fetchall() for table in ("findings", "files"))
+        findings = self._read("SELECT key, body, seal FROM findings")
+        files = self._read("SELECT name, sha256, before, seal FROM files")
         for row in self.rows():
             try:
                 self._file_of(row)
@@ -387,9 +449,12 @@ class Store:
             Damage("finding", row[0], "it is not what was written") for row in findings if _seal(row[:-1]) != row[-1]
         ]
         for row in files:
-            path = self.folder / row[0]
-            # without a file before it, a power cut may have come before it had its name
-            why = self._wrong(path, row) if path.is_file() else "it is gone" if row[2] else ""
+            try:
+                path = self._place(row[0])
+                # without a file before it, a power cut may have come before it had its name
+                why = self._wrong(path, row) if path.is_file() else "it is gone" if row[2] else ""
+            except (OSError, ValueError) as error:
+                why = str(error)
             found += [Damage("file", row[0], why)] if why else []
         return found
 
@@ -402,5 +467,7 @@ class Store:
                 return
             column = {"finding": "key", "file": "name"}[damage.kind]
             self.db.execute(f"DELETE FROM {damage.kind}s WHERE {column}=?", (damage.name,))
-        if damage.kind == "file":
-            (self.folder / damage.name).unlink(missing_ok=True)
+        # only ledgers are kept under a name of their own; a row that names anything else, here or elsewhere, removes nothing
+        if damage.kind == "file" and damage.name.startswith("ledger/"):
+            with suppress(OSError, ValueError):
+                self._place(damage.name).unlink(missing_ok=True)

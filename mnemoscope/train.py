@@ -338,5 +338,11 @@ class _SoFar:
             mine = {name.removeprefix(f"{part}/"): x for name, x in arrays.items() if name.startswith(f"{part}/")}
             times = next(iter(mine.values())).shape[1] if mine else 0
             self.parts[part] = [{name: x[:, i] for name, x in mine.items()} for i in range(times)]
-        leaves = [spread(mesh, arrays[f"state/{i}"]) for i in range(len(jax.tree.leaves(states)))]
+        kept = [arrays.get(f"state/{i}", np.zeros(0)) for i in range(len(jax.tree.leaves(states)))]
+        for mine, theirs in zip(kept, jax.tree.leaves(states), strict=True):
+            if (mine.shape, mine.dtype) != ((self.n_seeds, *theirs.shape[1:]), theirs.dtype):
+                raise UserError(
+                    "what was kept of a block under way does not fit its Spec; delete its .part file from the store"
+                )
+        leaves = [spread(mesh, x) for x in kept]
         return jax.tree.unflatten(jax.tree.structure(states), leaves)

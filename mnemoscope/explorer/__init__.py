@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
+from mnemoscope.config import UserError
 from mnemoscope.explorer.pack import Piece, packed
 
 __all__ = ["Piece", "packed", "page"]
@@ -25,7 +26,10 @@ def page(pieces: Sequence[dict[str, Any]], back: str = "") -> str:
     names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".js"))
     modules = {name: f"data:text/javascript;base64,{base64.b64encode(text(name).encode()).decode()}" for name in names}
     # "<" never appears inside a script element: nothing in a name can end it
-    data = json.dumps({"runs": list(pieces)}, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    try:
+        data = json.dumps({"runs": list(pieces)}, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    except ValueError:
+        raise UserError("a run holds numbers that are not finite: there is nothing to explore") from None
     parts = {
         "__STYLE__": text("style.css"), "__MODULES__": json.dumps({"imports": modules}), "__DATA__": data,
         "__BACK__": f'<a href="{back}">Back to the overview</a>' if back else "",

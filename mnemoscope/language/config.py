@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from mnemoscope.config import Strict
-from mnemoscope.model.config import Size
+from mnemoscope.model.config import Layers, Size
 
 
 class LanguageConfig(Strict):
@@ -20,7 +20,7 @@ class LanguageConfig(Strict):
     """
 
     kind: Literal["llama", "neox"]
-    n_layers: Size
+    n_layers: Layers
     d_model: Size
     n_heads: Size
     n_kv_heads: Size

@@ -23,13 +23,13 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from mnemoscope.arrays import Array, Float, Logits, Params, Tokens
 from mnemoscope.config import UserError
 from mnemoscope.language.config import LanguageConfig
 from mnemoscope.model import Cache, Edit
 from mnemoscope.model.edits import recorder
+from mnemoscope.model.transformer import row_of
 
 
 def turned(x: Float[Array, "pos heads d_head"], dims: int, base: float) -> Float[Array, "pos heads d_head"]:
@@ -138,7 +138,7 @@ class LanguageModel:
 
     def check(self, tokens: Tokens | Sequence[int]) -> Tokens:
         """The prompt as an array, or an error that says what a prompt may be."""
-        array, config = np.asarray(tokens), self.config
+        array, config = row_of(tokens), self.config
         if array.ndim != 1 or not 1 <= array.size <= config.n_ctx or array.dtype.kind not in "iu":
             raise UserError(
                 f"a prompt is one row of 1 to {config.n_ctx} whole numbers, got {array.dtype} {array.shape}"

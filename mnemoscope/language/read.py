@@ -12,14 +12,15 @@ What cannot be read says why in one line. A tensor that the forward pass would n
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mnemoscope.arrays import Float, Params
-from mnemoscope.config import UserError, unknown
+from mnemoscope.config import UserError, parsed, short, unknown
 from mnemoscope.language.config import LanguageConfig
 from mnemoscope.language.forward import LanguageModel
 from mnemoscope.language.tokens import Tokenizer
@@ -36,8 +37,34 @@ GGUF_NAMES = {
 NO_WEIGHTS = re.compile(r".*\.(rotary_emb\.inv_freq|attention\.bias|attention\.masked_bias)$")
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Around whatever takes a file at its word: one that says anything else than it should is refused in one line."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+        MemoryError,
+        OSError,
+    ) as error:
+        said = f"{type(error).__name__}: {short(str(error))}"
+        raise UserError(f"{str(path)!r} is damaged, or not of a kind that can be read ({said})") from None
+
+
 def read_model(path: Path) -> LanguageModel:
     """The model in a GGUF file or a safetensors folder, in float32."""
+    with _reading(path):
+        return _model(path)
+
+
+def _model(path: Path) -> LanguageModel:
     config, tensors = _folder(path) if path.is_dir() else _gguf(path)
     found = _llama(config, tensors) if config.kind == "llama" else _neox(config, tensors)
     left = [name for name in tensors if not NO_WEIGHTS.fullmatch(name)]
@@ -53,12 +80,26 @@ def read_model(path: Path) -> LanguageModel:
 
 def read_tokenizer(path: Path) -> Tokenizer:
     """The byte-level tokenizer that comes with a model: inside a GGUF file, or tokenizer.json in a folder."""
+    with _reading(path):
+        found = _tokenizer(path)
+        if not all(
+            isinstance(text, str) for text in (*found.vocabulary, *(part for pair in found.merges for part in pair))
+        ):
+            raise TypeError("a token or a merge is no text")
+        return found
+
+
+def _tokenizer(path: Path) -> Tokenizer:
     if path.is_dir():
         data = _json(path / "tokenizer.json")
         if data.get("model", {}).get("type") != "BPE":
             raise UserError(f"the tokenizer in {str(path)!r} is {data.get('model', {}).get('type')!r}; allowed: 'BPE'")
         numbers = data["model"]["vocab"] | {added["content"]: added["id"] for added in data.get("added_tokens", ())}
         vocabulary = {number: token for token, number in numbers.items()}
+        if max(vocabulary) > 2 * len(vocabulary) + 1000:  # a few numbers may be unused
+            raise UserError(
+                f"the tokenizer in {str(path)!r} numbers one of its {len(vocabulary)} tokens {max(vocabulary)}"
+            )
         merges = [m if isinstance(m, list) else m.split(" ") for m in data["model"]["merges"]]
         words = tuple(vocabulary.get(i, "") for i in range(max(vocabulary) + 1))
         return Tokenizer(words, tuple((a, b) for a, b in merges), '"individual_digits": true' in json.dumps(data))
@@ -77,7 +118,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parsed(path.read_text(encoding="utf-8"), "it")
     except FileNotFoundError:
         raise UserError(f"there is no {path.name} in {str(path.parent)!r}") from None
     except (ValueError, OSError) as error:
@@ -207,8 +248,17 @@ def _reader(path: Path) -> Any:
         from gguf import GGUFReader  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise UserError("reading a GGUF file needs the package gguf: pip install 'mnemoscope[language]'") from None
+
+    class Bounded(GGUFReader):
+        """A reader that stops at the file's end; the original goes on with nothing, as often as a damaged count says."""
+
+        def _get(self, offset: Any, dtype: Any, count: Any = 1, override_order: Any = None) -> Any:
+            if int(offset) + np.dtype(dtype).itemsize * int(count) > len(self.data):
+                raise ValueError("it ends before what it announces")
+            return super()._get(offset, dtype, count, override_order)
+
     try:
-        return GGUFReader(path)
+        return Bounded(path)
     except (ValueError, IndexError, KeyError, OverflowError, MemoryError, UnicodeDecodeError) as error:
         raise UserError(
             f"{str(path)!r} is damaged or cut off: {str(error).splitlines()[0] if str(error) else error!r}"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
 
-from mnemoscope.config import UserError
+from mnemoscope.config import UserError, short
 
 # The cut is written for ASCII; any other character is represented by one of its class (letter, number, space, sign), so that
 # it does not depend on what Python's \w takes for a letter.
@@ -64,6 +64,8 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text."""
+        if any("\ud800" <= c <= "\udfff" for c in text):
+            raise UserError(f"the text {short(text)} holds half a character, which has no bytes")
         found = []
         for word in self.words(text):
             parts = [byte_characters()[byte] for byte in word.encode()]

@@ -5,13 +5,16 @@ and read has one name everywhere. Both tables below say which axes a name carrie
 """
 
 from fnmatch import fnmatchcase
+from math import isqrt
 from typing import Annotated, Literal, Protocol, runtime_checkable
 
 from pydantic import Field, model_validator
 
 from mnemoscope.config import Strict, UserError, unknown
 
-Size = Annotated[int, Field(ge=1)]
+# no model of ours comes near these; a file that says more would only fill the memory
+Size = Annotated[int, Field(ge=1, le=2**24)]
+Layers = Annotated[int, Field(ge=1, le=1024)]
 
 
 @runtime_checkable
@@ -56,8 +59,8 @@ class ModelConfig(Strict):
 
     d_model: Size = 32
     n_heads: Size = 2
-    n_layers: Size = 1
-    d_mlp: Annotated[int, Field(ge=0)] = 64
+    n_layers: Layers = 1
+    d_mlp: Annotated[int, Field(ge=0, le=2**24)] = 64
     norm: Literal["none", "pre", "post"] = "none"
     bias: bool = True
     tied: bool = False
@@ -89,14 +92,16 @@ class ModelConfig(Strict):
     @model_validator(mode="after")
     def _check(self) -> "ModelConfig":
         if self.d_model % self.n_heads and self.head_dim is None:
-            fitting = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
+            small = [h for h in range(1, isqrt(self.d_model) + 1) if self.d_model % h == 0]
+            fitting = sorted({*small, *(self.d_model // h for h in small)})
             raise ValueError(f"n_heads={self.n_heads} does not divide d_model={self.d_model}; allowed: {fitting}")
         if self.mlp_layers is not None and not (self.d_mlp and set(self.mlp_layers) <= set(range(self.n_layers))):
             came = f"mlp_layers={list(self.mlp_layers)} with d_mlp={self.d_mlp} and {self.n_layers} layers"
             raise ValueError(f"{came}; allowed: layers from 0 to {self.n_layers - 1}, and a d_mlp above 0")
         self.frozen_names()
+        shapes = parameter_shapes(self, self.d_model, self.d_model)
         for name in self.identity_names():
-            *_, rows, columns = 1, *parameter_shapes(self, self.d_model, self.d_model)[name]
+            *_, rows, columns = 1, *shapes[name]
             if "W_" not in name or rows != columns or (".attn." in name and self.n_heads > 1):
                 raise ValueError(f"identity names {name!r}, which is no square matrix in this model")
         self.constants()

@@ -34,6 +34,14 @@ class Cache(Mapping[str, Array]):
         return html.trace(self.trace, self.config.sites())
 
 
+def row_of(tokens: object) -> np.ndarray:
+    """What was given as a prompt, as an array; what is none has no elements."""
+    try:
+        return np.asarray(tokens)
+    except ValueError:  # rows of different lengths, or nested too deeply
+        return np.zeros((0, 0))
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Transformer:
@@ -57,7 +65,7 @@ class Transformer:
 
     def check(self, tokens: Tokens | Sequence[int]) -> Tokens:
         """The prompt as an array, or an error that says what a prompt may be."""
-        array = np.asarray(tokens)
+        array = row_of(tokens)
         d_vocab, places = self.params["embed.W_E"].shape[0], self.params.get("pos_embed.W_pos")
         n_ctx = array.size if places is None else places.shape[0]  # without positions any length will do
         if array.ndim != 1 or not 1 <= array.size <= n_ctx or array.dtype.kind not in "iu":

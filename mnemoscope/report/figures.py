@@ -48,7 +48,7 @@ def seeds_figure(panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]
     plt = style()
     shown = [(panel, names) for panel in panels if (names := panel.chosen(tuple(by_seed)))]
     if not shown:
-        raise UserError(f"none of the series {', '.join(by_seed)} has a panel")
+        raise UserError(f"none of the series {', '.join(by_seed)[:200]} has a panel")
     heights = [len(names) + 1.1 for _, names in shown]
     figure, axes = plt.subplots(len(shown), 1, figsize=(7, 0.34 * sum(heights) + 0.35), squeeze=False, layout="constrained",
                                 gridspec_kw={"height_ratios": heights})  # fmt: skip
@@ -161,6 +161,10 @@ def claim_figures(
 ) -> dict[str, Any]:
     """A claim's figures by kind: its seeds, its curves, its attention maps, its grids; none where it was not judged."""
     found: dict[str, Any] = {}
+    # between two dollars Matplotlib reads a formula, and fails on one that is none
+    by_seed = {name.replace("$", r"\$"): values for name, values in by_seed.items()}
+    if "$" in (text := pictures.model_dump_json()):
+        pictures = Pictures.model_validate_json(text.replace("$", r"\\$"))
     if claim in EXACT:
         found["seeds"] = EXACT[claim]()
     elif by_seed:
@@ -232,7 +236,7 @@ def write_figure(figure: Any, path: Path) -> None:
     kind = path.suffix.removeprefix(".")
     if kind not in FORMATS:
         raise UserError(f"unknown kind of figure {path.name!r}; allowed endings: {', '.join('.' + f for f in FORMATS)}")
-    plt.rcParams["svg.hashsalt"] = path.stem
+    plt.rcParams["svg.hashsalt"] = path.stem.encode(errors="backslashreplace").decode()
     empty = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     with writing(path):
         figure.savefig(path, format=kind, dpi=200, facecolor="white", metadata=empty[kind])

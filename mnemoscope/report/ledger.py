@@ -1,5 +1,6 @@
 """The ledger for eyes: as a table in the terminal, as Markdown, and one claim with all its seeds."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -26,7 +27,7 @@ def summary(ledger: Ledger) -> str:
 def print_ledger(console: Console, ledger: Ledger) -> None:
     """The ledger as a table."""
     caption = f"{summary(ledger)} · {ledger.hardware} · {ledger.finished}"
-    table = Table(title=f"{ledger.study} ({ledger.scale})", caption=escape(caption), title_justify="left",
+    table = Table(title=escape(f"{ledger.study} ({ledger.scale})"), caption=escape(caption), title_justify="left",
                   caption_justify="left", show_lines=True)  # fmt: skip
     for heading, options in (
         ("claim", {"no_wrap": True}), ("verdict", {"no_wrap": True}), ("what was found", {"ratio": 1}),
@@ -36,7 +37,7 @@ def print_ledger(console: Console, ledger: Ledger) -> None:
     for entry in ledger.claims:
         seeds = str(entry.seeds) if not entry.failed_seeds else f"{entry.seeds} ({entry.failed_seeds} failed)"
         table.add_row(
-            entry.id, f"[{VERDICT_STYLE[entry.verdict]}]{entry.verdict}[/]", escape(entry.sentence), entry.number(),
+            escape(entry.id), f"[{VERDICT_STYLE[entry.verdict]}]{entry.verdict}[/]", escape(entry.sentence), entry.number(),
             escape(entry.source_figure), seeds if entry.seeds else none(entry),
         )  # fmt: skip
     console.print(table)
@@ -46,11 +47,12 @@ def markdown(ledger: Ledger) -> str:
     """The ledger as a Markdown file."""
 
     def cell(text: str) -> str:
-        return text.replace("|", "\\|").replace("\n", " ")
+        # a tag is markup in Markdown too; "<" before a space or a number is none
+        return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text.replace("|", "\\|").replace("\n", " "))
 
+    made = f"Measured on {ledger.hardware}, finished {ledger.finished}, with "
     lines = [
-        f"# {ledger.study} ({ledger.scale})", "",
-        f"{summary(ledger)}. Measured on {ledger.hardware}, finished {ledger.finished}, with `{ledger.command}`.", "",
+        cell(f"# {ledger.study} ({ledger.scale})"), "", f"{summary(ledger)}. {cell(made)}`{ledger.command.replace('`', ' ')}`.", "",
         "| claim | what is claimed | source | verdict | value [95%] | seeds | what was found | criterion |",
         "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
@@ -58,7 +60,7 @@ def markdown(ledger: Ledger) -> str:
         cells = (e.id, e.statement, e.source_figure, f"**{e.verdict}**", e.number(), str(e.seeds or none(e)), e.sentence,
                  e.criterion)  # fmt: skip
         lines.append("| " + " | ".join(map(cell, cells)) + " |")
-    versions = ", ".join(f"{name} {version}" for name, version in ledger.versions.items())
+    versions = cell(", ".join(f"{name} {version}" for name, version in ledger.versions.items()))
     return "\n".join([*lines, "", f"Versions: {versions}.", ""])
 
 
@@ -74,7 +76,7 @@ def print_claim(console: Console, ledger: Ledger, entry: Entry, by_seed: Mapping
     for name, text in rows:
         style = VERDICT_STYLE[entry.verdict] if name == "verdict" else ""
         grid.add_row(f"[bold]{name}[/]", f"[{style}]{escape(text)}[/]" if style else escape(text))
-    console.print(f"[bold]{entry.id}[/] of {ledger.study}")
+    console.print(f"[bold]{escape(entry.id)}[/] of {escape(ledger.study)}")
     console.print(grid)
     if not by_seed:
         return

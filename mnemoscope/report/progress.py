@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
@@ -27,7 +26,7 @@ class Live:
         self.bars: dict[str, TaskID] = {}
         self.cluster: TaskID | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Live":
         self.progress.start()
         return self
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from mnemoscope.config import UserError
 from mnemoscope.studies.about import Panel
 from mnemoscope.studies.claims import Curve, Grid, Map
 
@@ -45,7 +46,7 @@ def curves_figure(plt: Any, panels: Sequence[Panel], curves: Mapping[str, Curve]
     """
     shown = [(panel, names) for panel in panels if (names := panel.chosen(tuple(curves)))]
     if not shown:
-        raise ValueError(f"none of the curves {', '.join(curves)} has a panel")
+        raise UserError(f"none of the curves {', '.join(curves)[:200]} has a panel")
     columns = 2 if len(shown) == 4 else min(COLUMNS, len(shown))
     rows = -(-len(shown) // columns)
     figure, axes = plt.subplots(rows, columns, figsize=(7, 0.5 + 2.1 * rows), squeeze=False, layout="constrained")
@@ -111,7 +112,7 @@ def grids_figure(plt: Any, panels: Sequence[Panel], grids: Mapping[str, Grid]) -
     """A square for each row and column: the fuller its colour, the larger its value; the first row is at the bottom."""
     shown = [(panel, name) for panel in panels for name in panel.chosen(tuple(grids))]
     if not shown:
-        raise ValueError(f"none of the grids {', '.join(grids)} has a panel")
+        raise UserError(f"none of the grids {', '.join(grids)[:200]} has a panel")
     columns = min(2, len(shown))
     rows = -(-len(shown) // columns)
     tallest = max(len(grids[name].rows) for _, name in shown)

@@ -54,6 +54,12 @@ class Curve(Strict):
     low: tuple[float, ...]
     high: tuple[float, ...]
 
+    @model_validator(mode="after")
+    def _check(self) -> "Curve":
+        if {len(self.mean), len(self.low), len(self.high)} != {len(self.steps)}:
+            raise ValueError(f"mean, low and high must have {len(self.steps)} values, one for each step")
+        return self
+
     @classmethod
     def over_seeds(cls, steps: np.ndarray, values: Float[np.ndarray, "seed step"]) -> "Curve":
         """The curve of what was read off every seed, four digits of it."""
@@ -66,6 +72,12 @@ class Map(Strict):
 
     tokens: tuple[str, ...]
     weights: tuple[tuple[float, ...], ...]
+
+    @model_validator(mode="after")
+    def _check(self) -> "Map":
+        if [len(row) for row in self.weights] != [len(self.tokens)] * len(self.tokens):
+            raise ValueError(f"weights must be {len(self.tokens)} rows of {len(self.tokens)}")
+        return self
 
 
 class Grid(Strict):
@@ -93,6 +105,12 @@ class Grid(Strict):
         return cls(rows=tuple(map(str, rows)), columns=tuple(map(str, columns)), values=kept)
 
 
+class Series(Strict):
+    """Every seed's outcome, by the name of what was read off it."""
+
+    by_seed: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+
+
 class Pictures(Strict):
     """What there is to draw of a claim besides its seeds."""
 
@@ -101,10 +119,9 @@ class Pictures(Strict):
     grids: dict[str, Grid] = Field(default_factory=dict)
 
 
-class Finding(Measured):
+class Finding(Series, Measured):
     """What is kept of a judgement: `by_seed` has every seed's outcome; the ledger proper leaves it and the pictures out."""
 
-    by_seed: dict[str, tuple[float, ...]] = Field(default_factory=dict)
     pictures: Pictures = Pictures()
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import mnemoscope
+from mnemoscope.config import parsed
 from mnemoscope.engine import hardware, obtain, prepare, versions
 from mnemoscope.sinks import Sink
 from mnemoscope.spec import Spec
@@ -133,7 +134,7 @@ def read_ledger(store: Store, study: str, scale: Scale) -> Ledger | None:
 
 def _beside(store: Store, study: Study, scale: Scale, part: str) -> dict[str, Any]:
     text = store.read_text(f"ledger/{scale}/{study.name}.{part}.json")
-    return {} if text is None else json.loads(text)
+    return {} if text is None else parsed(text, f"the {part} of {study.name}")
 
 
 def _needed(tests: Iterable[Test], settings: Mapping[str, Setting]) -> list[str]:

@@ -19,7 +19,8 @@ from pydantic import Field, model_validator
 from mnemoscope.arrays import Float, Int, UInt
 from mnemoscope.config import Strict, UserError
 
-Count = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1)]]
+Count = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1, le=2**53)]]
+MOST_CHARACTERS = 8192  # different ones; tables have their square, half a gigabyte
 
 
 class Corpus(Strict):
@@ -34,6 +35,8 @@ class Corpus(Strict):
         n = len(self.characters)
         if n < 2 or len(set(self.characters)) != n:
             raise ValueError(f"a corpus needs at least two different characters, got {self.characters[:20]!r}")
+        if n > MOST_CHARACTERS:
+            raise ValueError(f"a corpus has at most {MOST_CHARACTERS} different characters, got {n}")
         for first, second, _ in self.counts:
             if first >= n or second >= n:
                 raise ValueError(f"a count is about character {max(first, second)}; there are {n}")

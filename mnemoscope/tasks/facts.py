@@ -22,7 +22,7 @@ from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray
 from mnemoscope.config import UserError
 from mnemoscope.tasks.base import Example, Task
 
-Size = Annotated[int, Field(ge=1)]
+Size = Annotated[int, Field(ge=1, le=2**20)]
 Shown = Literal["both", "relation", "subject"]
 SHOWN: tuple[Shown, ...] = ("both", "relation", "subject")
 

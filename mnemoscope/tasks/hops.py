@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray
 from mnemoscope.tasks.base import Example, Task
 
-Stage = tuple[Annotated[int, Field(ge=0)], tuple[Annotated[float, Field(ge=0)], ...]]
+Stage = tuple[Annotated[int, Field(ge=0, le=2**31 - 1)], tuple[Annotated[float, Field(ge=0)], ...]]
 
 
 class HopWorld(NamedTuple):
@@ -35,8 +35,8 @@ class Hops(Task):
     """The task, for any N of at least 2 and any k that is a power of two."""
 
     kind: Literal["hops"] = "hops"
-    n: Annotated[int, Field(ge=2)] = 4
-    k: Annotated[int, Field(ge=1)] = 4
+    n: Annotated[int, Field(ge=2, le=4096)] = 4
+    k: Annotated[int, Field(ge=1, le=4096)] = 4
     schedule: tuple[Stage, ...] = ()
 
     @model_validator(mode="after")

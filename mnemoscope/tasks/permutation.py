@@ -71,7 +71,7 @@ class Permutation(Task):
     repeat: Annotated[float, Field(ge=0, lt=1)] = 0.0
     repeat_of: Literal["first", "any"] = "first"
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    split_seed: int | None = None
+    split_seed: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = None
 
     @property
     def d_vocab(self) -> int:

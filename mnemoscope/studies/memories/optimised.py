@@ -21,7 +21,7 @@ from mnemoscope.config import Strict
 from mnemoscope.seeds import on_devices
 from mnemoscope.theory.memory import error_mass, zipf
 
-Size = Annotated[int, Field(ge=1)]
+Size = Annotated[int, Field(ge=1, le=2**24)]
 SEEDS = tuple(range(42, 52))  # the published ones
 EPS = 1e-8
 LANES = 16  # matrices advanced together on an accelerator
@@ -30,7 +30,7 @@ LANES = 16  # matrices advanced together on an accelerator
 class Cell(Strict):
     """One cell of the grid."""
 
-    d: Size = 100
+    d: Annotated[int, Field(ge=1, le=2**14)] = 100
     lr: Annotated[float, Field(gt=0)] = 1.0
     batch: Size = 64
     samples: Size = 10_240

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from mnemoscope.config import UserError
-from mnemoscope.engine import obtain, use_all_devices
+from mnemoscope.engine import compiled, obtain, use_all_devices
 from mnemoscope.probes.walk import Walk, walk
 from mnemoscope.store import Store
 from mnemoscope.studies.walk.settings import ABC, settings
@@ -33,7 +33,7 @@ def chosen(
         row = store.find(run_id)
         run, name = store.load(row), f"run {row.id}"
     else:
-        use_all_devices(store.folder / "compiled")
+        use_all_devices(compiled())
         setting = settings("quick")[ABC]
         run, name = obtain(store, setting.spec, range(setting.seeds), progress), "the ABC model"
     picked = run.seeds[0] if seed is None else seed
