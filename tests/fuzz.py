@@ -220,7 +220,7 @@ class Watch:
             if not isinstance(path, str | bytes | os.PathLike):
                 continue
             place = os.path.realpath(os.fsdecode(path))
-            inside = Path(place).is_relative_to(self.room)
+            inside = Path(place).is_relative_to(self.room) or Path(place).is_relative_to(engine.compiled().resolve())
             secret = place.startswith((str(self.room.parent / "outside"), "/etc/passwd"))
             if secret or (writes and not inside and not place.startswith("/dev/")):
                 self.seen.append(f"{event} {place}")
@@ -891,6 +891,10 @@ def knock(name: str, given: Any) -> tuple[str, str]:
             WATCH.room = None
             signal.signal(signal.SIGALRM, before)
             os.chdir(here)
+            if (
+                "matplotlib.pyplot" in sys.modules
+            ):  # a figure that was refused half-way stays open until the program ends
+                sys.modules["matplotlib.pyplot"].close("all")
         sings = [p.name for p in outside.iterdir()] == ["canary"] and (outside / "canary").read_text() == "sings"
         touched = [*WATCH.seen, *([] if sings else ["the canary is gone"])]
         return ("offence", f"outside: {touched[:3]}") if touched else (verdict, why)

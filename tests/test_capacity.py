@@ -183,5 +183,5 @@ def test_the_grid_answers_and_refuses(capsys):
         cli.memories("grid", samples=100)
     with pytest.raises(UserError, match="Cell: d: Input should be greater than or equal to 1, got 0"):
         cli.memories("grid", d=0)
-    with pytest.raises(UserError, match="--seeds must be at least 1, got 0"):
+    with pytest.raises(UserError, match="--seeds must be 1 to 1,000,000, got 0"):
         cli.memories("grid", seeds=0)
