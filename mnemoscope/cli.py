@@ -67,7 +67,7 @@ def run(
     model: Path | None = None,
     follow: Literal["tensorboard", "wandb"] | None = None,
     cluster: str | None = None,
-    block_timeout: float = 3600.0,
+    block_timeout: float | None = None,
     store: StoreDir = DEFAULT_STORE,
 ) -> None:
     """Run a study: train what is missing, judge its claims, write the ledger.
@@ -85,7 +85,7 @@ def run(
         follow: Write losses and what is watched, while it trains, for TensorBoard or Weights & Biases (offline) into the
             folder "follow" of the store.
         cluster: The address of a Dask scheduler whose workers train, such as tcp://scheduler:8786 (docs/cluster.md).
-        block_timeout: With --cluster: seconds in which a block makes no step before it is tried on another worker too.
+        block_timeout: With --cluster: seconds in which a block makes no step before it is tried on another worker too (3600).
     """
     from mnemoscope.studies import STUDIES, find_study, on_corpus, on_model
 
@@ -100,10 +100,14 @@ def run(
     for each in chosen:
         each.pick(picked)
         each.settings(scale)
-    if seeds is not None and seeds < 1:
-        raise UserError(f"--seeds must be at least 1, got {seeds}")
-    if seeds is not None and seeds > MOST_SEEDS:
-        raise UserError(f"--seeds must be at most {MOST_SEEDS:,}, got {seeds}")
+    if seeds is not None and not 1 <= seeds <= MOST_SEEDS:
+        raise UserError(f"--seeds must be 1 to {MOST_SEEDS:,}, got {seeds}")
+    if cluster is None and block_timeout is not None:
+        raise UserError("--block-timeout goes with --cluster")
+    if cluster is not None and follow:
+        raise UserError(
+            "--follow goes without --cluster: the numbers of a training stay with its worker until it is done"
+        )
     kept = _open(store)
 
     from mnemoscope.engine import compiled, use_all_devices
@@ -114,26 +118,20 @@ def run(
 
     sink = sink_of(follow, kept.folder / "follow") if follow else None
     use_all_devices(cache=compiled())
-    if cluster is not None:
-        from mnemoscope.cluster import Cluster
-
     console = _console()
     # a name in another encoding than the system's cannot be written down as it is
     command = "mnemoscope " + shlex.join(sys.argv[1:]).encode(errors="backslashreplace").decode()
     for each in chosen:
         with Live(console, f"{each.name} ({scale})") as live:
-            elsewhere = Cluster(cluster, block_timeout, live.spread, live.say).train if cluster is not None else None
+            elsewhere = None
+            if cluster is not None:
+                from mnemoscope.cluster import BLOCK_TIMEOUT, Cluster
+
+                timeout = BLOCK_TIMEOUT if block_timeout is None else block_timeout
+                elsewhere = Cluster(cluster, timeout, live.spread, live.say).train
             ledger = run_study(
-                each,
-                scale,
-                kept,
-                command,
-                seeds=seeds,
-                claims=picked,
-                watcher=live,
-                sink=sink,
-                train_elsewhere=elsewhere,
-            )
+                each, scale, kept, command, seeds=seeds, claims=picked, watcher=live, sink=sink, train_elsewhere=elsewhere
+            )  # fmt: skip
         kept.write_text(f"ledger/{scale}/{each.name}.md", markdown(ledger))
         print_ledger(console, ledger)
         # `show` reads the study's own ledger, not that of another text or model

@@ -22,17 +22,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 import mnemoscope
 from mnemoscope.config import UserError
-from mnemoscope.engine import ACCELERATOR_BLOCK, BLOCK, hardware, select, use_all_devices, versions
-from mnemoscope.model import parameter_shapes
+from mnemoscope.engine import ACCELERATOR_BLOCK, BLOCK, hardware, pieces, select, use_all_devices, versions
 from mnemoscope.probes.watch import watch_of
 from mnemoscope.spec import Spec
-from mnemoscope.store import Store, arrays_of, run_of
+from mnemoscope.store import Store, arrays_of, check_arrays, run_of
 from mnemoscope.train import Run, fit
 
 CONNECT_SECONDS = 10
@@ -155,13 +153,6 @@ class Tally(NamedTuple):
     per_second: float
 
 
-def pieces(seeds: Sequence[int], most: int) -> list[list[int]]:
-    """Seeds as runs of consecutive ones, none longer than `most`."""
-    numbers = np.array(seeds, int)
-    groups = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
-    return [group[i : i + most].tolist() for group in groups for i in range(0, len(group), most)]
-
-
 def block_size(seeds: int, workers: int, devices: int, accelerator: bool) -> int:
     """Seeds in a block: some blocks for every worker, none that leaves devices of a worker idle, none above the usual block."""
     least, most = (SMALLEST_ON_ACCELERATOR, ACCELERATOR_BLOCK) if accelerator else (devices, BLOCK)
@@ -177,23 +168,11 @@ def checked(spec: Spec, seeds: list[int], answer: Mapping[str, Any]) -> Run:
     if (answer["spec"], answer["seeds"]) != (spec.digest(), seeds):
         raise ValueError(f"an answer for Spec {answer['spec']}, seeds {answer['seeds']}")
     try:
-        run = run_of(spec, seeds, load(answer["data"]))
-    except (KeyError, SafetensorError) as error:
+        arrays = load(answer["data"])
+    except SafetensorError as error:
         raise ValueError(f"an answer that is no run ({error})") from error
-    n, task = len(seeds), spec.task
-    named = parameter_shapes(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out)
-    wanted = {name: (n, len(spec.snapshot_steps()), *shape) for name, shape in named.items()}
-    looks = len(spec.look_steps()) if spec.watch else 0
-    right = (
-        {name: value.shape for name, value in run.snapshots.items()} == wanted
-        and run.losses.shape == (n, len(run.loss_steps))
-        and run.good_steps.shape == (n,)
-        and bool(run.observed) == bool(looks)
-        and all(value.shape[:2] == (n, looks) for value in run.observed.values())
-    )
-    if not right:
-        raise ValueError("arrays of other shapes than the Spec's")
-    return run
+    check_arrays(spec, len(seeds), arrays)
+    return run_of(spec, seeds, arrays)
 
 
 class Cluster:

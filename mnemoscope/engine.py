@@ -93,12 +93,16 @@ def versions() -> dict[str, str]:
     return ours | {package: version(package) for package in ("jax", "jaxlib", "optax", "numpy", "scipy")}
 
 
-def _missing_blocks(store: Store, spec: Spec, seeds: Sequence[int]) -> list[list[int]]:
-    """The seeds that no stored block holds, as runs of consecutive ones, none longer than a block."""
-    most = BLOCK if jax.default_backend() == "cpu" else ACCELERATOR_BLOCK
-    missing = np.array(store.blocks(spec, seeds)[1], int)
-    groups = np.split(missing, np.flatnonzero(np.diff(missing) != 1) + 1)
+def pieces(seeds: Sequence[int], most: int) -> list[list[int]]:
+    """Seeds as runs of consecutive ones, none longer than `most`."""
+    numbers = np.array(seeds, int)
+    groups = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
     return [group[i : i + most].tolist() for group in groups for i in range(0, len(group), most)]
+
+
+def _missing_blocks(store: Store, spec: Spec, seeds: Sequence[int]) -> list[list[int]]:
+    """The seeds that no stored block holds, cut into blocks."""
+    return pieces(store.blocks(spec, seeds)[1], BLOCK if jax.default_backend() == "cpu" else ACCELERATOR_BLOCK)
 
 
 def prepare(store: Store, spec: Spec, seeds: Sequence[int]) -> None:

@@ -124,14 +124,12 @@ class RunRow(NamedTuple):
 KINDS = (str, int, int, str, str, int, int, float, str, str, str, str)  # of a row's fields
 
 
-def _check_fit(row: RunRow, spec: "Spec", arrays: dict[str, np.ndarray]) -> None:
-    """A ValueError unless these are the arrays of such a run: whoever seals a row may still have written anything."""
+def check_arrays(spec: "Spec", seeds: int, arrays: Mapping[str, np.ndarray]) -> None:
+    """A ValueError unless these are the arrays of such a run: whoever sealed or sent them may have written anything."""
     from mnemoscope.model import parameter_shapes
 
-    if spec.digest() != row.spec:
-        raise ValueError("its Spec is not the one that it is kept under")
-    seeds, snaps, looks = row.last - row.first + 1, len(spec.snapshot_steps()), len(spec.look_steps())
-    if row.first < 0 or not {"losses", "loss_steps", "good_steps"} <= set(arrays):
+    snaps, looks = len(spec.snapshot_steps()), len(spec.look_steps())
+    if not {"losses", "loss_steps", "good_steps"} <= set(arrays):
         raise ValueError("it is no whole run")
     shapes = parameter_shapes(spec.model, spec.task.d_vocab, spec.task.n_ctx, spec.task.d_vocab_out)
     stops = arrays["loss_steps"].shape
@@ -139,7 +137,11 @@ def _check_fit(row: RunRow, spec: "Spec", arrays: dict[str, np.ndarray]) -> None
     wanted |= {"losses": ("f", (seeds, *stops)), "loss_steps": ("i", stops[:1]), "good_steps": ("i", (seeds,))}
     observed = {name for name in arrays if name.startswith("observed/")}
     found = {name: (x.dtype.kind, x.shape) for name, x in arrays.items() if name not in observed}
-    if found != wanted or any(arrays[name].shape[:2] != (seeds, looks) for name in observed):
+    if (
+        found != wanted
+        or (spec.watch and not observed)
+        or any(arrays[name].shape[:2] != (seeds, looks) for name in observed)
+    ):
         raise ValueError("its arrays are not those of its Spec and seeds")
 
 
@@ -312,7 +314,9 @@ class Store:
         try:
             arrays = load(self._file_of(row))
             spec = Spec.model_validate_json(row.spec_json)
-            _check_fit(row, spec, arrays)
+            if row.first < 0 or spec.digest() != row.spec:
+                raise ValueError("its Spec or its seeds are not those that it is kept under")
+            check_arrays(spec, row.last - row.first + 1, arrays)
         except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
             reason = (str(error).splitlines() or [repr(error)])[0]
             raise UserError(f"stored run {row.id} is damaged ({reason}); {MEND}") from error

@@ -95,7 +95,9 @@ def test_runs_lists_filters_and_deletes(tmp_path):
     [
         (("run", "remembr"), "unknown study 'remembr' (did you mean 'remember'?); allowed: remember"),
         (("run", "remember", "--claims", "R99"), "unknown claim of study 'remember' 'R99'"),
-        (("run", "remember", "--seeds", "0"), "--seeds must be at least 1, got 0"),
+        (("run", "remember", "--seeds", "0"), "--seeds must be 1 to 1,000,000, got 0"),
+        (("run", "remember", "--block-timeout", "9"), "--block-timeout goes with --cluster"),
+        (("run", "remember", "--follow", "wandb", "--cluster", "tcp://h:1"), "--follow goes without --cluster"),
         (("run", "all", "--claims", "R1"), "--claims goes with one study"),
         (("show", "R77"), "unknown claim 'R77'"),
         (("show", "R8", "--scale", "quick"), "no verdict on R8"),

@@ -259,8 +259,8 @@ def test_an_answer_is_checked():
         ("an answer for Spec", answer(run, seeds=[0, 2])),
         ("an answer for Spec", answer(run, spec="0")),
         ("no run", answer(run, data=b"", sha256=hashlib.sha256(b"").hexdigest())),
-        ("other shapes", answer(fit(wider, range(2)), spec=SHORT.digest())),
-        ("other shapes", answer(fit(SHORT, range(3)), seeds=[0, 1])),
+        ("not those of its Spec and seeds", answer(fit(wider, range(2)), spec=SHORT.digest())),
+        ("not those of its Spec and seeds", answer(fit(SHORT, range(3)), seeds=[0, 1])),
     ):
         with pytest.raises(ValueError, match=message):
             checked(SHORT, [0, 1], wrong)

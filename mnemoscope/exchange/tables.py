@@ -16,6 +16,7 @@ import numpy as np
 from mnemoscope.arrays import Shaped
 from mnemoscope.config import UserError
 from mnemoscope.exchange.files import new_file, new_folder
+from mnemoscope.store import arrays_of
 from mnemoscope.studies.claims import Ledger
 from mnemoscope.train import Run
 
@@ -26,9 +27,7 @@ ABOUT = "about.json"
 
 def run_arrays(run: Run) -> dict[str, Shaped[np.ndarray, "..."]]:
     """Everything a run holds, under the names that its file in the store has, with its seeds, its steps and its Spec as JSON."""
-    arrays = {f"snapshots/{name}": value for name, value in run.snapshots.items()}
-    arrays |= {f"observed/{name}": value for name, value in run.observed.items()}
-    arrays |= {"loss_steps": run.loss_steps, "losses": run.losses, "good_steps": run.good_steps}
+    arrays = arrays_of(run)
     arrays |= {"seeds": np.array(run.seeds), "snapshot_steps": np.array(run.spec.snapshot_steps())}
     arrays |= {"look_steps": np.array(run.spec.look_steps())} if run.observed else {}
     return arrays | {"spec": np.array(run.spec.canonical_json())}

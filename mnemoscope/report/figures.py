@@ -196,13 +196,10 @@ def _lighter(text: str, salt: str) -> str:
     text = re.sub(r"-?\d+\.\d{2,}", rounded, text)
     text = re.sub(r' d="[^"]*"', packed, text)
     text = re.sub(r' transform="rotate\(-0 [^)]*\)"', "", re.sub(r">\s+<", "><", text)).replace("xlink:href", "href")
-    if families := set(re.findall(r"font-family: [^;\"]*; ", text)):  # one for the whole drawing, if there is but one
-        family = min(families)
-        text = (
-            text.replace(family, "").replace("<svg", f'<svg style="{family.strip()}"', 1)
-            if len(families) == 1
-            else text
-        )
+    families = set(re.findall(r"font-family: [^;\"]*; ", text))
+    if len(families) == 1:  # said once for the whole drawing
+        family = families.pop()
+        text = text.replace(family, "").replace("<svg", f'<svg style="{family.strip()}"', 1)
     start = "f" + hashlib.sha256(salt.encode()).hexdigest()[:6]  # two figures of a page must not name the same
     for i, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]*)"', text))):
         text = re.sub(rf'(?<=[#"]){re.escape(name)}(?=[)"])', f"{start}{i}", text)
