@@ -223,7 +223,7 @@ def test_sealed_arrays_that_are_not_the_runs_are_refused(stored, change):
 
 def test_a_sealed_spec_is_the_one_it_is_kept_under(stored):
     other = SPEC.model_copy(update={"batch": 5}).canonical_json()
-    with pytest.raises(UserError, match="its Spec is not the one that it is kept under"):
+    with pytest.raises(UserError, match="its Spec or its seeds are not those that it is kept under"):
         stored.load(reseal(stored, spec_json=other))
 
 
