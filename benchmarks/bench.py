@@ -20,7 +20,7 @@ from report import write
 HERE = Path(__file__).parent
 REPEATS = 7
 RIVALS = {
-    "source": ("source", 1, 1), "one": ("ours", 1, 1), "one core, many": ("ours", 1, 8), "two cores, many": ("ours", 2, 8),
+    "source": ("source", 1, 1), "one": ("ours", 1, 1), "one core, many": ("ours", 1, 32), "two cores, many": ("ours", 2, 32),
 }  # fmt: skip
 
 

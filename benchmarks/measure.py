@@ -43,7 +43,7 @@ def ours(norm: bool, seeds: int) -> dict:
     from mnemoscope import fit
 
     times: list[tuple[int, float]] = []
-    steps = (4 if seeds == 1 else 2) * LOSS_STEPS
+    steps = (4 if seeds == 1 else 1) * LOSS_STEPS
     run = fit(remember(norm="post" if norm else "none", steps=steps), range(seeds),
               progress=lambda done, _: times.append((done, time.perf_counter())))  # fmt: skip
     (first, began), (last, ended) = times[0], times[-1]

@@ -9,8 +9,8 @@ BATCH = 128
 NAMES = {
     "source": "the source's loop (PyTorch), one core",
     "one": "Mnemoscope, one core, one seed",
-    "one core, many": "Mnemoscope, one core, 8 seeds",
-    "two cores, many": "Mnemoscope, two cores, 8 seeds",
+    "one core, many": "Mnemoscope, one core, 32 seeds",
+    "two cores, many": "Mnemoscope, two cores, 32 seeds",
 }
 AXES = {
     "seeds": "seeds trained together",
@@ -52,7 +52,7 @@ def rivals(found: dict) -> list[str]:
     for norm, results in found["loop"].items():
         pairs = zip(results["one core, many"], results["two cores, many"], strict=True)
         gains = [two["rate"] / one["rate"] for one, two in pairs]
-        lines += ["", f"Two cores against one, 8 seeds, {norm}: {statistics.median(gains):.2f} times ({min(gains):.2f} to "
+        lines += ["", f"Two cores against one, 32 seeds, {norm}: {statistics.median(gains):.2f} times ({min(gains):.2f} to "
                   f"{max(gains):.2f})."]  # fmt: skip
     return lines
 

@@ -230,12 +230,18 @@ def test_zero_loss_means_low_falling_and_right(last, right, verdict):
 
 
 def test_few_facts_are_stored_and_many_are_not():
-    shape = sweep.Shape(d=8, n_heads=8, d_head=1, d_mlp=8, batch=128, steps=512, look=128)
-    best = sweep.accuracies(shape, 12, np.array([0, 0]), np.array([2, 12]), np.array([8, 8]))
+    shape = sweep.Shape(d=8, n_heads=8, d_head=1, d_mlp=8, rates=(1e-2,), batch=128, steps=512, look=128)
+    asked = np.array([0, 0]), np.array([2, 12]), np.array([8, 8])
+    best = sweep.trainer(shape, 12, 2)(*asked)
     assert best[0] >= sweep.LEVEL
     assert best[1] < 0.5
-    silent = sweep.accuracies(shape, 12, np.array([0]), np.array([4]), np.array([1]))
-    assert silent.shape == (1,)
+    # a rate at which nothing is learned stores nothing, and beside another one it takes nothing away
+    idle = shape.model_copy(update={"rates": (1e-9,)})
+    assert (sweep.trainer(idle, 12, 2)(*asked) < best).all()
+    both = shape.model_copy(update={"rates": (1e-9, 1e-2)})
+    np.testing.assert_array_equal(sweep.trainer(both, 12, 2)(*asked), best)
+    one_unit = sweep.trainer(shape, 12, 1)(np.array([0]), np.array([4]), np.array([1]))
+    assert one_unit.shape == (1,)
 
 
 def test_the_boundary_of_the_grid_is_the_published_one():
@@ -252,7 +258,8 @@ def test_the_boundary_of_the_grid_is_the_published_one():
 
 
 def test_capacity_and_hand_built_judges_run_small(monkeypatch):
-    monkeypatch.setitem(trained.SWEEP, "full", ((8,), (1.0,), (0.5, 1.0), 2, {"batch": 64, "steps": 128, "look": 64}))
+    training = {"rates": (3e-3, 1e-2), "batch": 64, "steps": 128, "look": 64}
+    monkeypatch.setitem(trained.SWEEP, "full", ((8,), (1.0,), (0.5, 1.0), 2, training))
     outcome = trained.stored_facts(Evidence("full", {}, {}.__getitem__))
     assert set(outcome.by_seed) == {"H d_h = 1 d, m = 0.5 d", "H d_h = 1 d, m = 1 d"}
     monkeypatch.setitem(built.SIZES, "quick", (2, 4))

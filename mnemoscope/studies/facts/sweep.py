@@ -1,13 +1,15 @@
 r"""How many facts a trained model stores: many seeds, sizes and numbers of hidden units in one compiled training.
 
 The source's model: frozen embeddings N(0, 1/d), H heads of size d_h without a way around them, then x + W_out relu(W_in x + b);
-logits over the answers. AdamW on fresh batches; a model stores S^2 facts (S = R) when it answers 99% of them right at some look.
+logits over the answers. AdamW on fresh batches; S^2 facts (S = R) are stored when 99% of them are answered right at some look of a
+training at any of the rates.
 
 S and the number of hidden units are arguments and not shapes: arrays have room for more, tokens beyond S are never drawn, answers
 beyond are never offered, and hidden units beyond are silent. So one compilation serves a whole bisection, and a row of the
 trade-off grid.
 """
 
+from collections.abc import Callable
 from typing import Annotated, NamedTuple, cast
 
 import jax
@@ -37,11 +39,9 @@ class Shape(Strict):
     d_head: Size = 4
     d_mlp: Size = 32
     per_relation: Size = 8
-    lr: Annotated[float, Field(gt=0)] = (
-        1e-2  # of the source's 1e-3, 3e-3 and 1e-2 the one that stores most in few steps
-    )
+    rates: tuple[Annotated[float, Field(gt=0)], ...] = (1e-3, 3e-3, 1e-2)  # tried side by side; the best counts
     batch: Size = 1024
-    steps: Size = 8192
+    steps: Size = 16384
     look: Size = 256  # steps between two looks
 
     def model(self) -> ModelConfig:
@@ -66,7 +66,7 @@ class Training(NamedTuple):
     optimiser: optax.OptState
 
 
-def best_accuracy(shape: Shape, room: int, seed: Array, size: Array, d_mlp: Array) -> Float[Array, ""]:
+def best_accuracy(shape: Shape, room: int, seed: Array, size: Array, d_mlp: Array, rate: Array) -> Float[Array, ""]:
     """The largest share of S^2 facts that one seed's model answers right at any look; it stops at 99%."""
     config, task = shape.model(), Facts(subjects=room, relations=room, per_relation=shape.per_relation)
     for_world, for_weights, for_data, for_test = jax.random.split(jax.random.key(seed), 4)
@@ -79,7 +79,7 @@ def best_accuracy(shape: Shape, room: int, seed: Array, size: Array, d_mlp: Arra
     still = config.frozen_names()
     frozen = {name: value for name, value in drawn.items() if name in still}
     trained = {name: value for name, value in drawn.items() if name not in still}
-    optimiser = optax.adamw(shape.lr, weight_decay=0.01)
+    optimiser = optax.adamw(rate, weight_decay=0.01)
 
     def logits(p: Params, tokens: Array) -> Array:
         masked = {**frozen, **p, "blocks.0.mlp.W_out": jnp.where(speaks, p["blocks.0.mlp.W_out"], 0.0)}
@@ -104,15 +104,16 @@ def best_accuracy(shape: Shape, room: int, seed: Array, size: Array, d_mlp: Arra
     return jax.lax.while_loop(lambda s: (s.step < shape.steps) & (s.best < LEVEL), turn, begin).best
 
 
-def accuracies(
-    shape: Shape,
-    room: int,
-    seeds: Int[np.ndarray, "lane"],
-    size: Int[np.ndarray, "lane"],
-    d_mlp: Int[np.ndarray, "lane"],
-) -> Float[np.ndarray, "lane"]:
-    """The best accuracy of every lane, each with its seed, S and hidden units."""
-    return on_devices(lambda each: best_accuracy(shape, room, *each), len(seeds))((seeds, size, d_mlp))
+def trainer(shape: Shape, room: int, lanes: int) -> Callable[..., Float[np.ndarray, "lane"]]:
+    """g(seed, size, d_mlp), each with an entry a lane: its best accuracy at any rate. Compiled once."""
+    rates = np.array(shape.rates, np.float32)
+    train = on_devices(lambda each: best_accuracy(shape, room, *each), lanes * len(rates))
+
+    def best(*each: Int[np.ndarray, "lane"]) -> Float[np.ndarray, "lane"]:
+        tried = train((*(np.repeat(x, len(rates)) for x in each), np.tile(rates, lanes)))
+        return tried.reshape(lanes, -1).max(axis=1)
+
+    return best
 
 
 def capacity(
@@ -121,6 +122,6 @@ def capacity(
     """The largest S that each seed stores with so many hidden units, found for all of them at once."""
     lanes = len(hidden) * seeds
     who, units = np.tile(np.arange(seeds), len(hidden)), np.repeat(hidden, seeds)
-    train = on_devices(lambda each: best_accuracy(shape, room, *each), lanes)
-    found = largest(lambda n: train((who, n, units)) >= LEVEL, lanes, np.repeat(guess, seeds), room, reach=1.3)
+    train = trainer(shape, room, lanes)
+    found = largest(lambda n: train(who, n, units) >= LEVEL, lanes, np.repeat(guess, seeds), room, reach=1.3)
     return found.reshape(len(hidden), seeds)

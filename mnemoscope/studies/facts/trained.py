@@ -4,16 +4,16 @@ import numpy as np
 
 from mnemoscope.studies.claims import Grid, NotSettledError, Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.facts.sweep import LEVEL, Shape, accuracies, capacity
+from mnemoscope.studies.facts.sweep import LEVEL, Shape, capacity, trainer
 from mnemoscope.studies.statistics import mean_interval
 
 PUBLISHED = 0.15  # facts for each parameter
 # Widths, shares of attention (H d_h / d) and of the MLP (m / d), seeds, and how each is trained. With eight heads a share of a
 # half needs a width of 16. The source has 25 shares and widths to 181: three widths a factor of three apart settle a slope, and
-# shares that differ eightfold in what the MLP has of the parameters settle whether sharing matters.
+# shares from a ninth to two thirds of the parameters in the MLP settle whether sharing matters.
 SWEEP = {
-    "quick": ((8, 16), (1.0,), (1.0,), 8, {"batch": 256, "steps": 1024, "look": 128}),
-    "full": ((16, 32, 48), (0.5, 1.0, 2.0), (0.5, 2.0), 8, {}),
+    "quick": ((8, 16), (1.0,), (1.0,), 8, {"rates": (1e-2,), "batch": 256, "steps": 1024, "look": 128}),
+    "full": ((16, 32, 48), (0.5, 2.0), (0.5, 2.0), 8, {}),
 }
 HEADS, HIDDEN, GRID_SEEDS = (2, 4, 5, 6, 8, 12, 16), (4, 16, 32, 48, 64, 96, 128), 8
 
@@ -67,7 +67,7 @@ def trade_off(evidence: Evidence) -> Outcome:
     seeds, hidden = np.tile(np.arange(GRID_SEEDS), len(HIDDEN)), np.repeat(HIDDEN, GRID_SEEDS)
     for i, heads in enumerate(HEADS):
         shape = Shape(d=32, n_heads=heads, d_head=8, d_mlp=max(HIDDEN))
-        best = accuracies(shape, 32, seeds, np.full(len(seeds), 32), hidden)
+        best = trainer(shape, 32, len(seeds))(seeds, np.full(len(seeds), 32), hidden)
         found[i] = best.reshape(len(HIDDEN), GRID_SEEDS)
     return judge_grid(found)
 
