@@ -1,6 +1,7 @@
 """The command line: it parses, calls, and turns every expected failure into one line.
 
-Exit codes: 0 done, 2 something asked for cannot be done, 130 interrupted. Finished work is kept in every case.
+Exit codes: 0 done, 1 `compare` found other verdicts, 2 something asked for cannot be done, 130 interrupted. Finished work is
+kept in every case.
 """
 
 import io
@@ -168,6 +169,43 @@ def ledger(
         return
     for book in found.values():
         print_ledger(_console(), book)
+
+
+def compare(
+    study: Annotated[str, tyro.conf.Positional] = "all",
+    /,
+    scale: Scale = "full",
+    other: Path | None = None,
+    store: StoreDir = DEFAULT_STORE,
+) -> None:
+    """Put your own ledger beside another: does another machine or device come to the same verdicts? Exit code 1 if not.
+
+    Args:
+        study: The study's name, or "all" of which there are two ledgers.
+        scale: The scale of both. full: yours, or else the one that comes with Mnemoscope.
+        other: A folder with quick/STUDY.json or full/STUDY.json, such as another store's ledger/. Nothing: the results that
+            come with Mnemoscope.
+    """
+    from mnemoscope.report.books import evidence_in, folder_of, ledger_in, published
+    from mnemoscope.report.compare import pairs, print_pairs
+    from mnemoscope.studies import STUDIES, find_study
+
+    beside = (other or published()) / scale
+    names = list(STUDIES) if study == "all" else [find_study(study).name]
+    own = {name: folder for name in names if (folder := folder_of(store, name, scale)) not in (None, beside)}
+    both = {name: (folder, beside) for name, folder in own.items() if (beside / f"{name}.json").is_file()}
+    if not both:
+        raise UserError(
+            f"no two {scale} ledgers of {study}: one in {str(store / 'ledger' / scale)!r} and one in {str(beside)!r}"
+        )
+    differ = False
+    for name, folders in both.items():
+        one, two = (ledger_in(folder, name, scale) for folder in folders)
+        found = pairs(one, two, *(evidence_in(folder, name) for folder in folders))
+        print_pairs(_console(), one, two, found)
+        differ |= not all(pair.same for pair in found)
+    if differ:
+        sys.exit(1)
 
 
 def show(
@@ -590,7 +628,7 @@ def _repair(kept: "Store", damaged: "list[Damage]") -> None:
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "list": list_, "run": run, "ledger": ledger, "show": show, "runs": runs, "walk": walk,
+    "list": list_, "run": run, "ledger": ledger, "show": show, "compare": compare, "runs": runs, "walk": walk,
     "site": site, "explore": explore, "figure": figure, "memories": memories, "profile": profile, "check": check,
     "export": export, "import": import_,
 }  # fmt: skip

@@ -29,6 +29,7 @@ import mnemoscope
 from mnemoscope.config import UserError
 from mnemoscope.engine import ACCELERATOR_BLOCK, BLOCK, hardware, pieces, select, use_all_devices, versions
 from mnemoscope.probes.watch import watch_of
+from mnemoscope.seeds import OUT_OF_MEMORY
 from mnemoscope.spec import Spec
 from mnemoscope.store import Store, arrays_of, check_arrays, run_of
 from mnemoscope.train import Run, fit
@@ -376,7 +377,7 @@ class _Session:
         if attempt.failed or block.settled or self.over:
             return
         attempt.failed = True
-        if "RESOURCE_EXHAUSTED" in why and len(block.seeds) > 1:
+        if OUT_OF_MEMORY in why and len(block.seeds) > 1:
             half = len(block.seeds) // 2
             halves = block.seeds[:half], block.seeds[half:]
             parts = [Block(next(self.numbers), block.name, block.spec, part) for part in halves]

@@ -16,6 +16,7 @@ import numpy as np
 from mnemoscope import __version__
 from mnemoscope.config import UserError
 from mnemoscope.probes.watch import watch_of
+from mnemoscope.seeds import OUT_OF_MEMORY
 from mnemoscope.sinks import Sink
 from mnemoscope.spec import Spec
 from mnemoscope.store import Store
@@ -154,7 +155,7 @@ def _train_missing(
         try:
             run = fit(spec, block, observe=watch_of(spec), progress=tell, keeper=keeper, sink=sink)
         except jax.errors.JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" not in str(error):
+            if OUT_OF_MEMORY not in str(error):
                 raise
             if len(block) == 1:
                 raise UserError(f"one seed of this Spec does not fit the memory of {hardware()}") from error
@@ -166,6 +167,8 @@ def _train_missing(
         finally:
             if sink:
                 sink.finish()
+        if lost := run.diverged():
+            warnings.warn(f"{name}: diverged and left out of what is judged: {lost}", RuntimeWarning, stacklevel=3)
         store.save(run, time.monotonic() - began, hardware())
         keeper.drop()
         behind += len(block) * spec.steps

@@ -4,6 +4,7 @@ Each device takes an equal share of the seeds. Inside a device, `lanes` seeds ad
 thousands of lanes); None takes them one after another, which is what a CPU core wants: its cache holds one seed.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,10 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from mnemoscope.config import UserError
+
 BY_SEED, SAME = PartitionSpec("seed"), PartitionSpec()
+OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"  # what a device says of which too much was asked
 
 
 def device_mesh(n_seeds: int) -> Mesh:
@@ -54,8 +58,25 @@ def for_each_seed(f: Callable[..., Any], mesh: Mesh, lanes: int | None) -> Calla
 def on_devices(f: Callable[[Any], Any], n: int, at_most: int | None = None) -> Callable[[Any], Any]:
     """g(each) = f(one part of each) for every one of n parts, compiled once, on all devices; NumPy arrays come back.
 
-    `at_most` of them advance together on an accelerator.
+    `at_most` of them advance together on an accelerator, and half as many, with a warning, where these do not fit its memory.
     """
     mesh = device_mesh(n)
-    run = jax.jit(for_each_seed(f, mesh, lanes_for(mesh, n, at_most)))
-    return lambda each: jax.tree.map(lambda x: np.asarray(x)[:n], run(spread(mesh, each)))
+    lanes = lanes_for(mesh, n, at_most)
+    run = jax.jit(for_each_seed(f, mesh, lanes))
+
+    def over_all(each: Any) -> Any:
+        nonlocal lanes, run
+        while True:
+            try:
+                return jax.tree.map(lambda x: np.asarray(x)[:n], run(spread(mesh, each)))
+            except jax.errors.JaxRuntimeError as error:
+                if OUT_OF_MEMORY not in str(error):
+                    raise
+                if lanes is None or lanes == 1:
+                    raise UserError("what is measured on one seed does not fit the device's memory") from error
+                lanes, most = lanes // 2, lanes
+                message = f"{most} seeds at once do not fit the device's memory; measuring {lanes} at once"
+                warnings.warn(message, RuntimeWarning, stacklevel=2)
+                run = jax.jit(for_each_seed(f, mesh, lanes))
+
+    return over_all

@@ -84,6 +84,15 @@ class Run:
         """Which seeds finished, as a mask along the seed axis."""
         return self.good_steps == self.spec.steps
 
+    def diverged(self) -> str:
+        """The seeds that diverged, each with the steps whose loss was a finite number, in words; empty if there is none."""
+        lost = [
+            (seed, good)
+            for seed, good in zip(self.seeds, self.good_steps.tolist(), strict=True)
+            if good < self.spec.steps
+        ]
+        return ", ".join(f"seed {seed} (after {good:,} of {self.spec.steps:,} steps)" for seed, good in lost)
+
     def model(self, seed: int, snapshot: int = -1) -> Transformer:
         """One seed's model, at the end of training or at an earlier snapshot."""
         row = self._row(seed)

@@ -19,9 +19,15 @@ from tempfile import TemporaryDirectory
 
 from mnemoscope.store import RunRow, Store
 
-COMMANDS = (("run", "walk", "--seeds", "8", "--claims", "W1,W2"),)
-LONG = (*COMMANDS, ("run", "remember", "--seeds", "8", "--claims", "R1,R3,R6"))
-
+# several studies, each short enough to be killed hundreds of times: trained on few and many stops, watched, and not trained at all
+LONG = tuple(
+    ("run", study, "--claims", claims, *seeds)
+    for study, claims, *seeds in (
+        ("walk", "W2,W3", "--seeds", "8"), ("remember", "R1,R3", "--seeds", "8"), ("facts", "F4", "--seeds", "2"),
+        ("hops", "H5", "--seeds", "2"), ("memories", "M1,M3"),
+    )
+)  # fmt: skip
+COMMANDS = LONG[:1]
 
 # blocks under way are kept as often as can be, so that restarts go on in the middle of them
 LINE = "from mnemoscope import cli, engine; engine.KEEP_SECONDS = 0; cli.main()"
@@ -88,6 +94,7 @@ def torment(kills: int, commands: tuple[tuple[str, ...], ...], seed: int = 0) ->
                     repeated = [name for name, row in before.items() if after.get(name) != row]
                     assert repeated == [], f"finished blocks were lost or made again: {repeated}"
                 finish(command, store)
+            print(f"{done} kills, {rounds} rounds", flush=True)
             assert ledgers(store) == expected, "the ledger is not the one of an undisturbed run"
     return {"kills": done, "rounds": rounds}
 
@@ -95,4 +102,6 @@ def torment(kills: int, commands: tuple[tuple[str, ...], ...], seed: int = 0) ->
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--kills", type=int, default=300)
-    print(torment(parser.parse_args().kills, LONG))
+    parser.add_argument("--seed", type=int, default=0, help="of the moments at which it kills")
+    arguments = parser.parse_args()
+    print(torment(arguments.kills, LONG, arguments.seed))

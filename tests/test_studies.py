@@ -1,6 +1,7 @@
 """Verdicts: a planted true claim and a planted false one come out right, and too little evidence settles nothing."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -13,9 +14,11 @@ from mnemoscope.spec import Adam, Spec
 from mnemoscope.store import Store
 from mnemoscope.studies import STUDIES, find_claim, find_study, runner
 from mnemoscope.studies.claims import Claim, Ledger, Outcome, Setting, Study, Test
+from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.runner import read_ledger, run_study
 from mnemoscope.studies.statistics import mean_interval, share_interval, share_verdict
 from mnemoscope.tasks import Permutation
+from mnemoscope.train import Run
 
 SPEC = Spec(
     task=Permutation(n_symbols=3), model=ModelConfig(d_model=16, n_heads=1, d_mlp=32), optimiser=Adam(lr=0.01, schedule="cosine"),
@@ -36,6 +39,10 @@ def recalls(evidence):
 
 def any_answer(evidence):
     return Outcome("reproduced", 1.0, (1.0, 1.0), "This judge would say yes to anything.")
+
+
+def nothing_finite(evidence):
+    return Outcome("reproduced", float("nan"), (0.0, float("inf")), "This judge divided by zero.")
 
 
 def planted(name, needs, judge):
@@ -74,7 +81,8 @@ class Watch:
 
 def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
     watch = Watch()
-    ledger = run_study(PLANTED, "quick", store, "mnemoscope run planted", watcher=watch)
+    with pytest.warns(RuntimeWarning, match=r"planted/wild: diverged and left out of what is judged: seed 0 \(after"):
+        ledger = run_study(PLANTED, "quick", store, "mnemoscope run planted", watcher=watch)
     verdicts = {entry.id: entry for entry in ledger.claims}
     assert verdicts["P1"].verdict == "reproduced"
     assert verdicts["P1"].value == 1
@@ -83,6 +91,8 @@ def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
     assert verdicts["P3"].verdict == "undecided"  # whatever its judge says
     assert verdicts["P3"].failed_seeds == 8
     assert "8 of 8 seeds of wild diverged" in verdicts["P3"].sentence
+    assert re.search(r"Diverged in wild: seed 0 \(after \d+ of 20 steps\), seed 1 ", verdicts["P3"].sentence)
+    assert "iverged" not in verdicts["P1"].sentence
     assert verdicts["P4"].verdict == "reproduced"
     assert watch.planned == [(["good", "wild"], 4)]
     assert watch.trained_ == {"good": 8 * 1000, "wild": 8 * 20}
@@ -124,13 +134,27 @@ def test_choosing_claims_trains_only_what_they_need_and_keeps_the_rest(store):
     watch = Watch()
     run_study(PLANTED, "quick", store, "c", claims=("P4",), watcher=watch)
     assert watch.planned == [([], 1)]
-    run_study(PLANTED, "quick", store, "c", claims=("P3",), watcher=watch)
+    with pytest.warns(RuntimeWarning, match="diverged"):
+        run_study(PLANTED, "quick", store, "c", claims=("P3",), watcher=watch)
     assert watch.planned[1] == (["wild"], 1)
     ledger = read_ledger(store, "planted", "quick")
     assert ledger is not None
     assert [entry.id for entry in ledger.claims] == ["P3", "P4"]
     with pytest.raises(UserError, match=r"unknown claim of study 'planted' 'P9'.*allowed: P1, P2, P3, P4"):
         run_study(PLANTED, "quick", store, "c", claims=("P9",), watcher=watch)
+
+
+def test_a_verdict_says_which_seed_it_rests_without():
+    """One of twenty diverged: the rest settles the claim, and the sentence names the one."""
+    whole = Run(SPEC, tuple(range(20)), {}, np.zeros(0, int), np.zeros((20, 0)), np.full(20, SPEC.steps))
+    whole.good_steps[13] = 417
+    evidence = Evidence("quick", {"good": Setting(SPEC, 20)}, lambda name: whole)
+    finding = evidence.finding(("good",), any_answer)
+    assert (finding.verdict, finding.failed_seeds) == ("reproduced", 1)
+    assert finding.sentence.endswith("to anything. Diverged in good: seed 13 (after 417 of 1,000 steps).")
+    finding = evidence.finding(("good",), nothing_finite)
+    assert (finding.verdict, finding.value) == ("undecided", None)
+    assert finding.sentence.startswith("What was measured, nan (0.0, inf), is not a finite number and settles nothing.")
 
 
 def test_too_few_seeds_settle_nothing(store):

@@ -16,17 +16,20 @@ def published() -> Path:
     return next((p for p in (home / "results", home.parent / "results") if p.is_dir()), home / "results")
 
 
-def _folder(store: Path, study: str, scale: Scale) -> Path | None:
-    """The user's own results come first."""
+def folder_of(store: Path, study: str, scale: Scale) -> Path | None:
+    """Where a study's ledger is, if there is one; the user's own come first."""
     places = (store / "ledger" / scale, published() / scale)
     return next((place for place in places if (place / f"{study}.json").is_file()), None)
 
 
 def ledger(store: Path, study: str, scale: Scale) -> Ledger | None:
     """A study's ledger at a scale, if there is one."""
-    folder = _folder(store, study, scale)
-    if folder is None:
-        return None
+    folder = folder_of(store, study, scale)
+    return folder and ledger_in(folder, study, scale)
+
+
+def ledger_in(folder: Path, study: str, scale: Scale) -> Ledger:
+    """A study's ledger out of this folder."""
     found = _read(folder / f"{study}.json", Ledger.model_validate_json)
     if (found.study, found.scale) != (study, scale):
         raise UserError(f"{str(folder / study)!r} is the {found.scale} ledger of {short(found.study)}")
@@ -43,9 +46,8 @@ def _read(path: Path, read: Callable[[str], T]) -> T:
         ) from None
 
 
-def _beside(store: Path, study: str, scale: Scale, part: str, read: Callable[[object], T]) -> dict[str, T]:
+def _beside(folder: Path | None, study: str, part: str, read: Callable[[object], T]) -> dict[str, T]:
     """What stands beside the ledger, by claim, from the same place."""
-    folder = _folder(store, study, scale)
     path = folder and folder / f"{study}.{part}.json"
     if not path or not path.is_file():
         return {}
@@ -54,12 +56,17 @@ def _beside(store: Path, study: str, scale: Scale, part: str, read: Callable[[ob
 
 def evidence(store: Path, study: str, scale: Scale) -> dict[str, dict[str, tuple[float, ...]]]:
     """Each seed's outcome by claim."""
-    return _beside(store, study, scale, "evidence", lambda each: Series.model_validate({"by_seed": each}).by_seed)
+    return evidence_in(folder_of(store, study, scale), study)
+
+
+def evidence_in(folder: Path | None, study: str) -> dict[str, dict[str, tuple[float, ...]]]:
+    """Each seed's outcome by claim, out of this folder."""
+    return _beside(folder, study, "evidence", lambda each: Series.model_validate({"by_seed": each}).by_seed)
 
 
 def pictures(store: Path, study: str, scale: Scale) -> dict[str, Pictures]:
     """Curves, attention maps and grids by claim, for the claims that have any."""
-    return _beside(store, study, scale, "pictures", Pictures.model_validate)
+    return _beside(folder_of(store, study, scale), study, "pictures", Pictures.model_validate)
 
 
 def ledgers(store: Path, study: str) -> dict[Scale, Ledger]:

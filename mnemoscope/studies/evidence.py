@@ -49,6 +49,7 @@ class Evidence:
         # other readings of a setting (task/shape/reading) back a verdict up; its seeds are those of the plain reading
         trained = min((len(run.seeds) for name, run in runs.items() if name.count("/") < 2), default=0)
         failed = {name: int((~run.finished).sum()) for name, run in runs.items()}
+        left_out = "".join(f" Diverged in {name}: {lost}." for name, run in runs.items() if (lost := run.diverged()))
 
         def found(outcome: Outcome | None, sentence: str, verdict: Verdict) -> Finding:
             by_seed = {} if outcome is None else outcome.by_seed
@@ -67,11 +68,12 @@ class Evidence:
                     f"{failed[name]} of {len(run.seeds)} seeds of {name} diverged; a verdict needs {MIN_SEEDS} finished seeds "
                     f"and at most {MAX_FAILED:.0%} diverged."
                 )
-                return found(None, why, "undecided")
+                return found(None, f"{why}{left_out}", "undecided")
         try:
             outcome = judge(self)
         except NotSettledError as why:
-            return found(None, str(why), "undecided")
+            return found(None, f"{why}{left_out}", "undecided")
         if not np.isfinite([outcome.value, *outcome.interval]).all():
-            raise ValueError(f"a judge measured {outcome.value} {outcome.interval}, which is not a finite number")
-        return found(outcome, outcome.sentence, outcome.verdict)
+            why = f"What was measured, {outcome.value} {outcome.interval}, is not a finite number and settles nothing."
+            return found(None, f"{why}{left_out}", "undecided")
+        return found(outcome, f"{outcome.sentence}{left_out}", outcome.verdict)

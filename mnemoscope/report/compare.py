@@ -1,0 +1,86 @@
+"""Two ledgers of one study side by side: does another machine, device or version come to the same verdicts?
+
+Trainings on two devices round differently and part, as any two trainings do that differ in a last digit. What must be the same is
+what they say: the verdict of every claim, and values that lie in each other's intervals. What is computed and not
+trained (exact figures, models written by hand) agrees seed by seed, to a stated closeness.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mnemoscope.report.ledger import VERDICT_STYLE
+from mnemoscope.studies.claims import Entry, Ledger
+
+CLOSE = 1e-2  # two outcomes of a seed are the same when they differ by less, absolutely or relatively
+BySeed = Mapping[str, Sequence[float]]
+
+
+class Pair(NamedTuple):
+    """One claim in both ledgers."""
+
+    one: Entry
+    other: Entry
+    near: int  # outcomes of seeds that are the same in both
+    seeds: int  # outcomes of seeds that both have
+
+    @property
+    def same(self) -> bool:
+        """Whether both come to the same verdict."""
+        return self.one.verdict == self.other.verdict
+
+    @property
+    def values(self) -> str:
+        """How the two values lie to each other."""
+        if (
+            self.one.value is None
+            or self.other.value is None
+            or self.one.interval is None
+            or self.other.interval is None
+        ):
+            return "not measured twice"
+        if np.isclose(self.one.value, self.other.value, rtol=1e-4, atol=1e-9):
+            return "the same to four digits"
+        (low, high), (other_low, other_high) = self.one.interval, self.other.interval
+        return "intervals overlap" if low <= other_high and other_low <= high else "intervals apart"
+
+
+def pairs(one: Ledger, other: Ledger, by_seed: Mapping[str, BySeed], other_by_seed: Mapping[str, BySeed]) -> list[Pair]:
+    """Every claim that both ledgers have, in order."""
+    known = {entry.id: entry for entry in other.claims}
+
+    def pair(entry: Entry) -> Pair:
+        mine, theirs = by_seed.get(entry.id, {}), other_by_seed.get(entry.id, {})
+        both = [zip(mine[name], theirs[name], strict=False) for name in mine if name in theirs]
+        close = [bool(np.isclose(a, b, rtol=CLOSE, atol=CLOSE, equal_nan=True)) for each in both for a, b in each]
+        return Pair(entry, known[entry.id], sum(close), len(close))
+
+    return [pair(entry) for entry in one.claims if entry.id in known]
+
+
+def print_pairs(console: Console, one: Ledger, other: Ledger, found: Sequence[Pair]) -> None:
+    """Both ledgers as one table."""
+    differ = [pair.one.id for pair in found if not pair.same]
+    said = f"verdicts differ: {', '.join(differ)}" if differ else f"the same verdict on all {len(found)} claims"
+    table = Table(
+        title=escape(f"{one.study} ({one.scale})"), title_justify="left", caption=escape(said), caption_justify="left"
+    )
+    for heading in (
+        "claim",
+        one.hardware,
+        other.hardware,
+        "value [95%]",
+        "value [95%]",
+        "values",
+        f"seeds within {CLOSE:.0%}",
+    ):
+        table.add_column(escape(heading))
+    for pair in found:
+        style = [f"[{VERDICT_STYLE[entry.verdict]}]{entry.verdict}[/]" for entry in (pair.one, pair.other)]
+        near = f"{pair.near:,} of {pair.seeds:,}" if pair.seeds else "-"
+        table.add_row(escape(pair.one.id), *style, pair.one.number(), pair.other.number(), pair.values, near)
+    console.print(table)
