@@ -202,6 +202,8 @@ def compare(
     for name, folders in both.items():
         one, two = (ledger_in(folder, name, scale) for folder in folders)
         found = pairs(one, two, *(evidence_in(folder, name) for folder in folders))
+        if not found:
+            raise UserError(f"the two {scale} ledgers of {name} have no claim in common")
         print_pairs(_console(), one, two, found)
         differ |= not all(pair.same for pair in found)
     if differ:
@@ -283,7 +285,7 @@ def _described(row: Any) -> tuple[str, str, str]:
             " ".join([task.pop("kind"), *(f"{k}={v}" for k, v in task.items() if v is not None and k != "corpus")]),
             made,
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return "?", "its Spec cannot be read", "see 'mnemoscope check'"
 
 
@@ -543,9 +545,14 @@ def memories(
     chosen = tuple(SEEDS[0] + i for i in range(seeds))
     with _console(stderr=True).status(f"{action}: {seeds} seeds, {samples // batch:,} steps"):
         found = errors(cell, chosen)
-    mean, (low, high) = mean_interval(found)
+    lost = [seed for seed, x in zip(chosen, found.tolist(), strict=True) if x != x]
+    if len(lost) == seeds:
+        raise UserError(f"all {seeds} seeds diverge at the rate {lr:g}; give a smaller --lr")
+    mean, (low, high) = mean_interval(found[found == found])
     print(f"error {mean:.4f} [{low:.4f}, {high:.4f}], mean and 95% interval over seeds {chosen[0]} to {chosen[-1]}")
     print("by seed: " + " ".join(f"{x:.4f}" for x in found))
+    if lost:
+        print(f"diverged and left out: {', '.join(map(str, lost))}")
 
 
 def _write(path: Path, text: str) -> None:
@@ -604,15 +611,20 @@ def _repair(kept: "Store", damaged: "list[Damage]") -> None:
     use_all_devices(cache=compiled())
     rows = {row.id: row for row in kept.rows()}
     for damage in damaged:
-        kept.forget(damage)
-    for row in (rows[damage.name] for damage in damaged if damage.kind == "run"):
+        if damage.kind != "run":
+            kept.forget(damage)
+    for damage in damaged:
+        if damage.kind != "run":
+            continue
+        row = rows[damage.name]
+        kept.forget(damage)  # one at a time: what is not trained again yet is still known as damaged
         try:
             spec = Spec.model_validate_json(row.spec_json)
         except ValueError:
             spec = None
-        if spec is None or spec.digest() != row.spec:
+        if spec is None or spec.digest() != row.spec or not 0 <= row.first <= row.last < row.first + MOST_SEEDS:
             print(
-                f"run {row.id} is taken out; its Spec is damaged too, so the next 'mnemoscope run' of its study trains it"
+                f"run {row.id} is taken out; its row is damaged too, so the next 'mnemoscope run' of its study trains it"
             )
             continue
         if spec.imported:

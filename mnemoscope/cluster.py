@@ -349,8 +349,10 @@ class _Session:
     def _next(self, worker: str) -> Block | None:
         """The next block for a worker. One that it has failed goes to others first: one broken machine must not fail them all."""
         self.queue = [block for block in self.queue if not block.settled]
+        # a worker that hangs will not ask again
+        asking = self.met - {name for name, attempt in self.doing.items() if attempt.failed}
         for block in self.queue:
-            if worker not in block.tried or block.tried >= self.met:
+            if worker not in block.tried or block.tried >= asking:
                 self.queue.remove(block)
                 return block
         return None
@@ -363,12 +365,15 @@ class _Session:
 
     def _land(self, block: Block, run: Run, answer: Mapping[str, Any]) -> None:
         """Store what the store does not hold yet: another process, or another try, may have been faster."""
-        missing = self.store.blocks(block.spec, block.seeds)[1]
-        for part in pieces(missing, len(block.seeds)) if missing else []:
-            self.store.save(
-                select([run], tuple(part)), answer["seconds"] * len(part) / len(block.seeds), answer["machine"]
-            )
+        with self.store.alone(f"land {block.spec.digest()}"):  # two clients that look at once would both store it
+            missing = self.store.blocks(block.spec, block.seeds)[1]
+            for part in pieces(missing, len(block.seeds)) if missing else []:
+                self.store.save(
+                    select([run], tuple(part)), answer["seconds"] * len(part) / len(block.seeds), answer["machine"]
+                )
         block.landed = True
+        if lost := run.diverged():
+            self.cluster.say(f"  {block.name}: diverged and left out of what is judged: {lost}")
         self._tell()
 
     def _fail(self, worker: str, attempt: Attempt, why: str) -> None:
@@ -384,6 +389,7 @@ class _Session:
             self.blocks.remove(block)
             self.blocks += parts
             self.queue += parts
+            self.cluster.say(f"  {block} does not fit the memory of {worker}; going on with {half} seeds at once")
             return
         block.failures.append(why)
         block.tried.add(worker)

@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -110,7 +111,12 @@ def prepare(store: Store, spec: Spec, seeds: Sequence[int]) -> None:
     """Compile what `obtain` will need in the background, while something else trains."""
     for block in _missing_blocks(store, spec, seeds)[:1]:
         # not a daemon: a compilation cut off by the end of the process takes the process down with it
-        threading.Thread(target=programs, args=(spec, len(block))).start()
+        threading.Thread(target=_try_to_compile, args=(spec, len(block))).start()
+
+
+def _try_to_compile(spec: Spec, n_seeds: int) -> None:
+    with suppress(Exception):  # whoever needs the program compiles it again and says what is wrong
+        programs(spec, n_seeds)
 
 
 def obtain(
@@ -167,10 +173,10 @@ def _train_missing(
         finally:
             if sink:
                 sink.finish()
-        if lost := run.diverged():
-            warnings.warn(f"{name}: diverged and left out of what is judged: {lost}", RuntimeWarning, stacklevel=3)
         store.save(run, time.monotonic() - began, hardware())
         keeper.drop()
+        if lost := run.diverged():
+            warnings.warn(f"{name}: diverged and left out of what is judged: {lost}", RuntimeWarning, stacklevel=3)
         behind += len(block) * spec.steps
 
 

@@ -6,8 +6,9 @@
     STORE/ledger/<scale>/<study>.json       what a study found
     STORE/locks/                            who is at work on what; empty files, locked by the system
 
-A file is written under another name, flushed and renamed, and only then indexed: a power cut or Ctrl-C leaves at worst
-an unreferenced file, never a row without its file. The index has the SHA-256 of every file, and every row of it carries a seal,
+A run's file is written under another name, flushed and renamed, and only then indexed: a power cut or Ctrl-C leaves at worst
+an unreferenced file. A file that replaces an older one is flushed, then indexed beside the older one, then renamed: until then
+either of them counts. The index has the SHA-256 of every file, and every row of it carries a seal,
 the SHA-256 of its own fields: what is read back is what was written, or it is an error that says what to do. `check` looks at
 everything.
 """
@@ -20,7 +21,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,6 +65,50 @@ def _sha(data: bytes) -> str:
 def _seal(fields: Sequence[Any]) -> str:
     """The checksum of a row: of its fields but the seal itself."""
     return _sha(json.dumps(list(fields), default=repr).encode())
+
+
+def _flush(path: Path) -> None:
+    """Have the disk hold a file, or the names in a folder, before going on."""
+    with suppress(PermissionError):  # Windows opens no folders
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _wrong(path: Path, row: tuple[str, str, str, str] | None) -> str:
+    """What is wrong with a file that the index knows by this row, or nothing."""
+    if row is None:
+        return "" if path.suffix == ".md" else "the index does not know it"
+    if _seal(row[:-1]) != row[-1]:
+        return "its row in the index is not what was written"
+    return "" if _sha(path.read_bytes()) in row[1:3] else "its bytes are not those that were written"
+
+
+def wrong_in(folder: Path, name: str) -> str:
+    """What is wrong with a file of the store in this folder, or nothing; the store is not opened, so it may be read-only.
+
+    A folder without an index, or with one of format 1, has nothing to hold the file against.
+    """
+    index = folder / "index.sqlite3"
+    if not index.is_file():
+        return ""
+    for how in (
+        "mode=ro",
+        "immutable=1",
+    ):  # the second needs no file beside the index, which a read-only folder cannot have
+        try:
+            with closing(sqlite3.connect(f"{index.absolute().as_uri()}?{how}", uri=True)) as db:
+                if db.execute("PRAGMA user_version").fetchone()[0] < FORMAT:
+                    return ""
+                row = db.execute("SELECT name, sha256, before, seal FROM files WHERE name=?", (name,)).fetchone()
+            return _wrong(folder / name, row)
+        except sqlite3.OperationalError as error:
+            why = f"its index cannot be read: {error}"
+        except sqlite3.DatabaseError as error:
+            return f"its index is damaged: {error}"
+    return why
 
 
 def arrays_of(run: "Run") -> dict[str, np.ndarray]:
@@ -254,8 +299,10 @@ class Store:
             yield
         except sqlite3.DatabaseError as error:
             said = str(error).splitlines()[0]
-            raise UserError(f"the index of store {str(self.folder)!r} is damaged ({said}); move index.sqlite3 away, and what it "
-                            "held is trained again") from error  # fmt: skip
+            # SQLite says this of a damaged file, and also of a disk that does not answer
+            how = "cannot be read" if isinstance(error, sqlite3.OperationalError) else "is damaged"
+            raise UserError(f"the index of store {str(self.folder)!r} {how} ({said}); if it stays so, move index.sqlite3 away, "
+                            "and what it held is trained again") from error  # fmt: skip
 
     @contextmanager
     def _writing(self, what: str) -> Iterator[None]:
@@ -286,8 +333,9 @@ class Store:
         if run.seeds != tuple(range(first, last + 1)):
             raise UserError(f"a stored run holds consecutive seeds, got {list(run.seeds)}")
         name = f"runs/{digest}/{first}-{last}.safetensors"
-        path = self.folder / name
-        with self._writing(f"run {digest}/{first}-{last}"):
+        # of two that store the same block at once, file and row must not come from different ones
+        with self._writing(f"run {digest}/{first}-{last}"), self.alone(f"save {digest}"):
+            path = self._place(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
             os.close(handle)
@@ -298,6 +346,7 @@ class Store:
                     os.fsync(written.fileno())
                     sha256 = _sha(written.read())
                 os.replace(temporary, path)
+                _flush(path.parent)
             except BaseException:
                 Path(temporary).unlink(missing_ok=True)
                 raise
@@ -376,24 +425,26 @@ class Store:
         return self._write(name, text.encode())
 
     def _write(self, name: str, data: bytes) -> Path:
-        with self._writing(name):
+        with self._writing(name), self.alone(f"write {name}"):
             path, sha = self._place(name), _sha(data)
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = self._place(f"{name}.tmp")
             temporary.write_bytes(data)
+            _flush(temporary)
             # a file that is damaged already, or not there, is no file that counts
             row = self._file_row(name)
-            before = _sha(path.read_bytes()) if path.is_file() and row and not self._wrong(path, row) else ""
+            before = _sha(path.read_bytes()) if path.is_file() and row and not _wrong(path, row) else ""
             with self.db:
                 self._put("files", (name, sha, before, _seal((name, sha, before))))
             os.replace(temporary, path)
+            _flush(path.parent)
         return path
 
     def part(self, name: str) -> tuple[dict[str, np.ndarray], str] | None:
         """A block under way, and who wrote it; none if there is none, or none that is as it was written."""
         try:
             path, row = self._place(name), self._file_row(name)
-            if row is None or not path.is_file() or self._wrong(path, row):
+            if row is None or not path.is_file() or _wrong(path, row):
                 return None
             with safe_open(path, framework="numpy") as file:
                 return load(path.read_bytes()), (file.metadata() or {}).get("by", "")
@@ -417,7 +468,7 @@ class Store:
             return None
         row = self._file_row(name)
         try:
-            why, text = self._wrong(path := self._place(name), row), path.read_text(encoding="utf-8")
+            why, text = _wrong(path := self._place(name), row), path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             why, text = str(error), ""
         if why:
@@ -428,14 +479,6 @@ class Store:
         rows = self._read("SELECT name, sha256, before, seal FROM files WHERE name=?", (name,))
         return rows[0] if rows else None
 
-    def _wrong(self, path: Path, row: tuple[str, str, str, str] | None) -> str:
-        """What is wrong with a file that the index knows, or nothing."""
-        if row is None:
-            return "" if path.suffix == ".md" else "the index does not know it"
-        if _seal(row[:-1]) != row[-1]:
-            return "its row in the index is not what was written"
-        return "" if _sha(path.read_bytes()) in row[1:3] else "its bytes are not those that were written"
-
     def check(self) -> list[Damage]:
         """Everything in the store that is not as it was written."""
         found = []
@@ -443,7 +486,6 @@ class Store:
             if (said := self.db.execute("PRAGMA integrity_check").fetchone()[0]) != "ok":
                 raise sqlite3.DatabaseError(said)
         findings = self._read("SELECT key, body, seal FROM findings")
-        files = self._read("SELECT name, sha256, before, seal FROM files")
         for row in self.rows():
             try:
                 self._file_of(row)
@@ -452,15 +494,24 @@ class Store:
         found += [
             Damage("finding", row[0], "it is not what was written") for row in findings if _seal(row[:-1]) != row[-1]
         ]
-        for row in files:
+        known = {row[0] for row in self._read("SELECT name FROM files")}
+        # an index that was moved away knows none of the files that are still there
+        there = {path.relative_to(self.folder).as_posix() for path in (self.folder / "ledger").rglob("*.json")}
+        found += [Damage("file", name, why) for name in sorted(known | there) if (why := self._file_damage(name))]
+        return found
+
+    def _file_damage(self, name: str) -> str:
+        """What is wrong with a file now, or nothing; another process may be writing it."""
+        while True:
+            row = self._file_row(name)
             try:
-                path = self._place(row[0])
-                # without a file before it, a power cut may have come before it had its name
-                why = self._wrong(path, row) if path.is_file() else "it is gone" if row[2] else ""
+                path = self._place(name)
+                cut_off = self._place(f"{name}.tmp").is_file()  # before it had its name: it is written again
+                why = _wrong(path, row) if path.is_file() else "it is gone" if row and not cut_off else ""
             except (OSError, ValueError) as error:
                 why = str(error)
-            found += [Damage("file", row[0], why)] if why else []
-        return found
+            if not why or self._file_row(name) == row:
+                return why
 
     def forget(self, damage: Damage) -> None:
         """Take out what is damaged, so that it is made again when it is next asked for."""

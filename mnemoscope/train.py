@@ -302,10 +302,15 @@ def fit(
         behind = begin, end, states
     if behind:
         settle(*behind)
+    snapshots, good_steps = so_far.stacked("snapshots"), np.array(states.good_steps)[: len(wanted)]
+    # no loss is asked after the last step: weights that it made infinite would not be noticed by their loss
+    sound = np.stack([np.isfinite(x[:, -1]).reshape(len(wanted), -1).all(axis=1) for x in snapshots.values()]).all(
+        axis=0
+    )
+    good_steps = np.where(sound, good_steps, np.minimum(good_steps, spec.steps - 1))
     return Run(
-        spec, wanted, so_far.stacked("snapshots"), np.array(stops), so_far.stacked("losses")[""],
-        np.asarray(states.good_steps)[: len(wanted)], so_far.stacked("observed"),
-    )  # fmt: skip
+        spec, wanted, snapshots, np.array(stops), so_far.stacked("losses")[""], good_steps, so_far.stacked("observed")
+    )
 
 
 class _SoFar:

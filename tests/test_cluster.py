@@ -16,7 +16,7 @@ pytest.importorskip("distributed", reason="Dask is not installed: pip install 'm
 from crash import ledgers, start
 
 import mnemoscope
-from mnemoscope.cluster import Block, Cluster, _Session, block_size, checked, pieces
+from mnemoscope.cluster import Attempt, Block, Cluster, _Session, block_size, checked, pieces
 from mnemoscope.config import UserError
 from mnemoscope.model import ModelConfig
 from mnemoscope.spec import Spec
@@ -187,6 +187,16 @@ def test_what_returns_twice_lands_once_and_stored_seeds_are_left_alone(store, sa
         session._land(Block(0, "short", SHORT, [0, 1, 2, 3]), fit(SHORT, range(4)), {"seconds": 4.0, "machine": "m"})
     assert [seeds for _, seeds in saved] == [(2,), (0, 1), (3,)]
     once(store, saved, SHORT, range(4))
+
+
+def test_a_block_that_failed_does_not_wait_for_a_worker_that_hangs(store):
+    session = _Session(Cluster("tcp://127.0.0.1:9"), store, [])
+    failed, hung = (Block(i, "short", SHORT, [i]) for i in range(2))
+    failed.tried, session.met, session.queue = {"b"}, {"a", "b"}, [failed]
+    session.doing["a"] = Attempt(hung, time.monotonic())
+    assert session._next("b") is None, "the other worker, which is at work, gets it first"
+    session.doing["a"].failed = True
+    assert session._next("b") is failed
 
 
 @pytest.mark.parametrize("how", ["raise RuntimeError('on purpose')", "os.kill(os.getpid(), 9)"])

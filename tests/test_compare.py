@@ -68,18 +68,29 @@ def test_the_same_verdicts(told):
 
 def test_another_verdict_is_named_and_is_the_exit_code(told):
     code, out = told(
-        entry("F4", "refuted", 0.2, [0.1, 0.3]), entry("F5", "undecided", None, None), by_seed={"F4": [1.005, 2.5]}
+        entry("F4", "refuted", 0.2, [0.1, 0.3]), entry("F5", "undecided", None, None), by_seed={"F4": [1.005, 2.5, 3.5]}
     )
     assert code == 1
     assert "verdicts differ: F4, F5" in out
     assert "intervals apart" in out
-    assert "1 of 2" in out  # 1.005 is within a hundredth of 1, 2.5 is not of 2, and the third seed has no partner
+    assert "1 of 3" in out  # 1.005 is within a hundredth of 1
     assert "not measured twice" in out
 
 
 def test_claims_that_one_ledger_lacks_are_left_out(told):
     code, out = told(entry("F4", "reproduced", 1.0, [1.0, 1.0]))
     assert (code, "the same verdict on all 1 claims" in out) == (0, True)
+
+
+def test_seeds_are_not_put_beside_others(told):
+    """Of three seeds two have an outcome: which ones, nobody can tell."""
+    code, out = told(entry("F4", "reproduced", 1.0, [1.0, 1.0]), by_seed={"F4": [1.0, 3.0]})
+    assert (code, " of " in out.splitlines()[-3]) == (0, False)
+
+
+def test_two_ledgers_of_other_claims(told):
+    with pytest.raises(UserError, match="the two full ledgers of facts have no claim in common"):
+        told(entry("F1", "reproduced", 1.0, [1.0, 1.0]))
 
 
 def test_without_two_ledgers_there_is_nothing_to_compare(tmp_path):

@@ -133,6 +133,8 @@ def test_what_transformer_lens_has_no_word_for(setting, word, tmp_path):
         ({"dtype": "torch.bfloat16"}, "dtype='torch.bfloat16'; allowed: 'torch.float32'"),
         ({"d_model": "four"}, "d_model='four'; allowed: a whole number from 1 up"),
         ({"n_ctx": None}, "n_ctx=None; allowed: a whole number from 1 up"),
+        ({"d_head": 10**400}, "allowed: a whole number from 1 up that a computer can hold"),
+        ({"attn_scale": 10**400}, "allowed: -1.0 or 1.414"),
         ({"n_ctx": 9}, "'pos_embed.W_pos' in .* has shape (4, 4); config.json says (9, 4)"),
         ({"n_layers": 2}, "has no 'blocks.1.ln1.w', which config.json asks for"),
         ({"n_layers": 10**9}, "config.json has n_layers=1000000000, but model.safetensors in"),
@@ -411,7 +413,7 @@ def test_an_import_has_the_tokens_of_its_task(tmp_path):
         UserError, match=r"'embed.W_E' has shape \(5, 4\); the task 'permutation' of that run has 4 tokens"
     ):
         imported.as_run(drawn(small()), like, 0)
-    with pytest.raises(UserError, match="--seed must be a whole number from 0 up, got -1"):
+    with pytest.raises(UserError, match="--seed must be a whole number from 0 to 2147483647, got -1"):
         imported.as_run(drawn(small(), 4, 5), like, -1)
 
 

@@ -1,5 +1,6 @@
 """The store: what went in comes out, finished work is not repeated, and damage is told."""
 
+import json
 import sqlite3
 
 import jax
@@ -245,6 +246,81 @@ def test_swapped_and_cut_files_are_noticed_and_repaired(filled, capsys):
     assert kept.check() == []
     np.testing.assert_array_equal(obtain(kept, SPEC, range(4)).losses, whole, "bit for bit")
     assert kept.read_text("ledger/quick/x.json") is None
+
+
+def test_a_ledger_that_was_changed_is_not_shown(store, capsys):
+    """Reading it for eyes is reading it, too; a folder without an index has nothing to hold it against."""
+    ledger = {
+        "study": "walk",
+        "scale": "quick",
+        "command": "c",
+        "hardware": "h",
+        "versions": {},
+        "finished": "t",
+        "claims": [],
+    }
+    path = store.write_text("ledger/quick/walk.json", json.dumps(ledger))
+    cli.ledger("walk", store=store.folder)
+    path.write_text(json.dumps(ledger | {"hardware": "better"}))
+    with pytest.raises(
+        UserError, match=r"walk.json' cannot be read: its bytes are not those that were written; move it away"
+    ):
+        cli.ledger("walk", store=store.folder)
+    (store.folder / "index.sqlite3").rename(store.folder / "index.old")
+    cli.ledger("walk", store=store.folder)
+    assert "better" in capsys.readouterr().out
+
+
+def test_files_that_an_index_does_not_know_and_files_that_are_gone(filled):
+    """What the product itself advises, moving a damaged index away, leaves nothing that cannot be mended."""
+    kept = Store(filled)
+    kept.write_text("ledger/quick/once.json", "written once\n")
+    (filled / "ledger/quick/once.json").unlink()
+    assert [(d.name, d.why) for d in kept.check()] == [("ledger/quick/once.json", "it is gone")]
+    kept.db.close()
+    for path in filled.glob("index.sqlite3*"):
+        path.unlink()
+    kept = Store(filled)
+    assert [(d.name, d.why) for d in kept.check()] == [("ledger/quick/x.json", "the index does not know it")]
+    cli.check(repair=True, store=filled)
+    assert kept.check() == []
+    assert kept.read_text("ledger/quick/x.json") is None
+
+
+def test_a_check_beside_a_run_takes_nothing_for_damaged_that_is_being_written(filled, monkeypatch):
+    kept, writes, real = Store(filled), [], Store._file_row
+
+    def meanwhile(self, name):
+        row = real(self, name)
+        if not writes:
+            writes.extend(
+                "ab"
+            )  # another process writes the file twice between the look at the index and that at the file
+            for text in writes:
+                kept.write_text(name, text)
+        return row
+
+    monkeypatch.setattr(Store, "_file_row", meanwhile)
+    assert kept.check() == []
+    assert writes == ["a", "b"]
+
+
+def test_a_repair_that_is_cut_off_forgets_only_what_it_made_again(filled, monkeypatch):
+    kept = Store(filled)
+    obtain(kept, SPEC, range(2, 4))
+    for row in kept.rows():
+        (filled / row.file).write_bytes(b"x")
+    real = engine.fit
+    monkeypatch.setattr(engine, "fit", lambda *args, **more: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        cli.check(repair=True, store=filled)
+    assert len(kept.check()) == 1
+    monkeypatch.setattr(engine, "fit", real)
+    with sqlite3.connect(filled / "index.sqlite3") as db:
+        db.execute("UPDATE runs SET last = 1 << 62")  # a row that would ask for more seeds than there are
+    db.close()
+    cli.check(repair=True, store=filled)
+    assert kept.check() == []
 
 
 def test_a_file_that_was_not_yet_renamed_still_counts(filled, monkeypatch):

@@ -11,7 +11,7 @@ from mnemoscope.config import UserError
 from mnemoscope.model import ModelConfig
 from mnemoscope.probes.skills import both_skills
 from mnemoscope.spec import Adam, Spec
-from mnemoscope.store import Store
+from mnemoscope.store import Damage, Store
 from mnemoscope.studies import STUDIES, find_claim, find_study, runner
 from mnemoscope.studies.claims import Claim, Ledger, Outcome, Setting, Study, Test
 from mnemoscope.studies.evidence import Evidence
@@ -43,6 +43,10 @@ def any_answer(evidence):
 
 def nothing_finite(evidence):
     return Outcome("reproduced", float("nan"), (0.0, float("inf")), "This judge divided by zero.")
+
+
+def nothing_finite_by_seed(evidence):
+    return Outcome("reproduced", 1.0, (1.0, 1.0), "Some never learn.", {"steps": np.array([1.0, np.inf])})
 
 
 def planted(name, needs, judge):
@@ -122,6 +126,22 @@ def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
     assert entry.criterion == "another"
 
 
+def test_the_ledger_is_that_of_the_last_command(store):
+    """Findings that are known already come into the ledger, and what was lost beside it is written again."""
+    few, many = (run_study(PLANTED, "quick", store, "c", seeds=n, claims=("P1",), watcher=Watch()) for n in (3, 9))
+    assert [each.claims[0].seeds for each in (few, many)] == [3, 9]
+    again = run_study(PLANTED, "quick", store, "c", seeds=3, claims=("P1",), watcher=Watch())
+    assert again.claims == few.claims
+    assert read_ledger(store, "planted", "quick") == again
+    for part in ("evidence", "planted"):
+        path = next(store.folder.glob(f"ledger/quick/*{part}.json"))
+        text = path.read_text()
+        store.forget(Damage("file", path.relative_to(store.folder).as_posix(), "on purpose"))
+        assert not path.exists()
+        run_study(PLANTED, "quick", store, "c", seeds=3, claims=("P1",), watcher=Watch())
+        assert json.loads(path.read_text()).keys() == json.loads(text).keys()
+
+
 def test_changed_code_is_judged_anew(store, monkeypatch):
     run_study(PLANTED, "quick", store, "c", claims=("P4",), watcher=Watch())
     monkeypatch.setattr(runner, "code_fingerprint", lambda: "other code")
@@ -154,7 +174,12 @@ def test_a_verdict_says_which_seed_it_rests_without():
     assert finding.sentence.endswith("to anything. Diverged in good: seed 13 (after 417 of 1,000 steps).")
     finding = evidence.finding(("good",), nothing_finite)
     assert (finding.verdict, finding.value) == ("undecided", None)
-    assert finding.sentence.startswith("What was measured, nan (0.0, inf), is not a finite number and settles nothing.")
+    assert finding.sentence.startswith(
+        "What was measured, nan (0.0, inf) is not a finite number everywhere and settles nothing"
+    )
+    finding = evidence.finding(("good",), nothing_finite_by_seed)
+    assert (finding.verdict, finding.by_seed) == ("undecided", {})
+    assert "What was measured as 'steps' is not a finite number" in finding.sentence
 
 
 def test_too_few_seeds_settle_nothing(store):

@@ -150,6 +150,14 @@ def test_a_diverged_seed_is_told_and_does_not_touch_its_neighbours():
     assert fit(SMALL, [0]).outcome(0) == "finished"
 
 
+def test_weights_that_the_last_step_made_infinite_are_noticed():
+    """The loss of the one step is finite; what follows it is not."""
+    run = fit(SMALL.model_copy(update={"optimiser": SGD(lr=3e38, weight_decay=100), "steps": 1}), [0, 1])
+    assert np.isfinite(run.losses).all()
+    assert [run.outcome(seed) for seed in (0, 1)] == ["diverged", "diverged"]
+    assert run.diverged() == "seed 0 (after 0 of 1 steps), seed 1 (after 0 of 1 steps)"
+
+
 def test_training_learns_what_the_oracle_knows():
     """Three symbols without repeats: the loss comes near ln(3!)/3, elimination's, and not below the training floor."""
     task = Permutation(n_symbols=3)

@@ -49,7 +49,10 @@ def new_folder(path: Path, force: bool, last: str) -> Iterator[Path]:
     path = Path(os.path.abspath(path))  # "." and "x/.." have no name to stand beside
     if path.exists() and not path.is_dir():
         raise UserError(f"{str(path)!r} is a file; allowed: a folder")
-    used = path.is_dir() and any(path.iterdir())
+    try:
+        used = path.is_dir() and any(path.iterdir())
+    except OSError as error:
+        raise UserError(f"cannot write into {str(path)!r} ({error.strerror})") from error
     if used and not force:
         _refuse(path, "a folder with files in it")
     with _beside(path) as unfinished:

@@ -33,8 +33,8 @@ def fingerprint(model: Transformer) -> str:
 
 def as_run(model: Transformer, like: Spec, seed: int) -> Run:
     """The model as a run of one seed on the task of `like`, whose tokens and positions it must have."""
-    if seed < 0:
-        raise UserError(f"--seed must be a whole number from 0 up, got {seed}")
+    if not 0 <= seed < 2**31:
+        raise UserError(f"--seed must be a whole number from 0 to {2**31 - 1}, got {seed}")
     task = like.task
     wanted = parameter_shapes(model.config, task.d_vocab, task.n_ctx, task.d_vocab_out)
     for name, shape in wanted.items():

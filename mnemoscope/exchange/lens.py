@@ -134,7 +134,7 @@ def _config(path: Path) -> dict[str, Any]:
     """A HookedTransformerConfig that says nothing we could not compute."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         why = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise UserError(
             f"cannot read {str(path)!r} ({why}); a model is a folder with {WEIGHTS} and {CONFIG}"
@@ -151,8 +151,8 @@ def _config(path: Path) -> dict[str, Any]:
     if data.get("d_vocab_out", -1) == -1:
         data["d_vocab_out"] = data.get("d_vocab")
     for name in (*SIZES, "d_vocab_out", *(() if data.get("attn_only") else ("d_mlp",))):
-        if type(data.get(name)) is not int or data[name] < 1:
-            refuse(name, "a whole number from 1 up")
+        if type(data.get(name)) is not int or not 1 <= data[name] < 2**31:
+            refuse(name, "a whole number from 1 up that a computer can hold")
     allowed: dict[str, tuple[Any, ...]] = {
         "normalization_type": (None, "LN", "LNPre"),
         "attention_dir": ("causal", "bidirectional"),
@@ -180,7 +180,7 @@ def _config(path: Path) -> dict[str, Any]:
 
 def _same(came: Any, value: Any) -> bool:
     """Whether two settings are the same: numbers to six digits, everything else exactly."""
-    numbers = isinstance(came, int | float) and isinstance(value, float)
+    numbers = isinstance(came, int | float) and abs(came) < 1e300 and isinstance(value, float)
     return math.isclose(came, value, rel_tol=1e-6) if numbers else type(came) is type(value) and came == value
 
 

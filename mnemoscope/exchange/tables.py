@@ -57,6 +57,8 @@ def run_tables(run: Run) -> Tables:
 
 def ledger_tables(ledger: Ledger, evidence: Mapping[str, Mapping[str, Sequence[float]]]) -> Tables:
     """A study's findings: `claims`, a row each, and `outcomes`, a row for each seed (counted from 0) and what was read off it."""
+    if not ledger.claims:
+        raise UserError(f"the {ledger.scale} ledger of {ledger.study} has no claims")
     rows = [
         {"study": ledger.study, "scale": ledger.scale, **entry.model_dump(exclude={"interval"})}
         | dict(zip(("low", "high"), entry.interval or (np.nan, np.nan), strict=True))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mnemoscope.config import UserError, parsed, short
+from mnemoscope.store import wrong_in
 from mnemoscope.studies.claims import SCALES, Ledger, Pictures, Scale, Series
 
 T = TypeVar("T")
@@ -37,8 +38,11 @@ def ledger_in(folder: Path, study: str, scale: Scale) -> Ledger:
 
 
 def _read(path: Path, read: Callable[[str], T]) -> T:
-    """What a file says, or one line with its name."""
+    """What a file says, or one line with its name. In a store it must be what was written there."""
+    store = path.absolute().parents[2]
     try:
+        if why := wrong_in(store, path.absolute().relative_to(store).as_posix()):
+            raise ValueError(why)
         return read(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(

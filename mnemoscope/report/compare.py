@@ -54,10 +54,13 @@ def pairs(one: Ledger, other: Ledger, by_seed: Mapping[str, BySeed], other_by_se
     known = {entry.id: entry for entry in other.claims}
 
     def pair(entry: Entry) -> Pair:
-        mine, theirs = by_seed.get(entry.id, {}), other_by_seed.get(entry.id, {})
-        both = [zip(mine[name], theirs[name], strict=False) for name in mine if name in theirs]
-        close = [bool(np.isclose(a, b, rtol=CLOSE, atol=CLOSE, equal_nan=True)) for each in both for a, b in each]
-        return Pair(entry, known[entry.id], sum(close), len(close))
+        mine, theirs, match = by_seed.get(entry.id, {}), other_by_seed.get(entry.id, {}), known[entry.id]
+        # outcomes are those of seeds 0, 1, ... only where no seed is left out
+        whole = [name for name in mine if len(mine[name]) == entry.seeds and len(theirs.get(name, ())) == match.seeds]
+        if entry.failed_seeds or match.failed_seeds:
+            whole = []
+        both = [pair for name in whole for pair in zip(mine[name], theirs[name], strict=False)]
+        return Pair(entry, match, sum(bool(np.isclose(*pair, rtol=CLOSE, atol=CLOSE)) for pair in both), len(both))
 
     return [pair(entry) for entry in one.claims if entry.id in known]
 

@@ -73,7 +73,10 @@ class Evidence:
             outcome = judge(self)
         except NotSettledError as why:
             return found(None, f"{why}{left_out}", "undecided")
-        if not np.isfinite([outcome.value, *outcome.interval]).all():
-            why = f"What was measured, {outcome.value} {outcome.interval}, is not a finite number and settles nothing."
-            return found(None, f"{why}{left_out}", "undecided")
+        measured = {"": [outcome.value, *outcome.interval], **outcome.by_seed}
+        for name, values in measured.items():
+            if not np.isfinite(np.asarray(values, float)).all():
+                what = f" as {name!r}" if name else f", {outcome.value} {outcome.interval}"
+                why = f"What was measured{what} is not a finite number everywhere and settles nothing."
+                return found(None, f"{why}{left_out}", "undecided")
         return found(outcome, f"{outcome.sentence}{left_out}", outcome.verdict)

@@ -23,7 +23,22 @@ from mnemoscope.studies.claims import Entry, Finding, Ledger, Pictures, Scale, S
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.train import Run
 
-JUDGING = ("arrays.py", "config.py", "spec.py", "train.py", "tasks", "model", "language", "probes", "theory", "studies")
+JUDGING = (
+    "arrays.py",
+    "config.py",
+    "loss.py",
+    "seeds.py",
+    "spec.py",
+    "train.py",
+    "tasks",
+    "model",
+    "language",
+    "probes",
+    "theory",
+    "studies",
+)
+
+READ = (".py", ".csv", ".txt")  # claims have their criterion in their key; what else is said of them changes no finding
 
 
 @runtime_checkable
@@ -49,9 +64,11 @@ class Watcher(Protocol):
 
 @cache
 def code_fingerprint() -> str:
-    """The hash of every source file that can change a finding."""
+    """The hash of every file that can change a finding: programs and what they read."""
     home = Path(mnemoscope.__file__).parent
-    files = sorted(file for part in JUDGING for file in [home / part, *(home / part).rglob("*.py")] if file.is_file())
+    files = sorted(
+        file for part in JUDGING for file in [home / part, *(home / part).rglob("*.*")] if file.suffix in READ
+    )
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
@@ -113,16 +130,22 @@ def run_study(
         watcher.judged(test.claim.id, finding)
     with store.alone(f"ledger/{scale}/{study.name}"):
         previous = read_ledger(store, study.name, scale)
-        if not open_tests and previous is not None:
-            return previous
         ledger = _ledger(study, scale, command, findings, previous)
         by_seed, pictures = (_beside(store, study, scale, part) for part in ("evidence", "pictures"))
         by_seed |= {name: finding.by_seed for name, finding in findings.items()}
         pictures |= {n: f.pictures.model_dump(mode="json") for n, f in findings.items() if f.pictures != Pictures()}
+        beside = {
+            "evidence": json.dumps(by_seed, indent=1) + "\n",
+            "pictures": json.dumps(pictures) + "\n" if pictures else None,
+        }
+        files = {f"ledger/{scale}/{study.name}.{part}.json": text for part, text in beside.items() if text}
+        changed = {name: text for name, text in files.items() if store.read_text(name) != text}
+        if previous is not None and not changed and previous.claims == ledger.claims:
+            return previous
+        # the ledger comes last: a run that is cut off before it is not taken for finished
+        for name, text in changed.items():
+            store.write_text(name, text)
         store.write_text(f"ledger/{scale}/{study.name}.json", ledger.model_dump_json(indent=1) + "\n")
-        store.write_text(f"ledger/{scale}/{study.name}.evidence.json", json.dumps(by_seed, indent=1) + "\n")
-        if pictures:
-            store.write_text(f"ledger/{scale}/{study.name}.pictures.json", json.dumps(pictures) + "\n")
     return ledger
 
 

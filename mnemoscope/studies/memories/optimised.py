@@ -98,7 +98,9 @@ def optimise(cell: Cell, seed: int | Int[Array, ""], lr: float | Float[Array, ""
 
 def _error(cell: Cell, told: Float[Array, "x y"]) -> Float[Array, ""]:
     right = told.argmax(axis=1) == jnp.arange(cell.n_inputs) % cell.n_outputs
-    return error_mass(right, jnp.asarray(zipf(cell.n_inputs, cell.a), float))
+    mass = error_mass(right, jnp.asarray(zipf(cell.n_inputs, cell.a), float))
+    # of scores that are no numbers none is the largest, whatever argmax says
+    return jnp.where(jnp.isfinite(told).all(), mass, jnp.nan)
 
 
 def overlaps(cell: Cell, seed: Int[Array, ""]) -> tuple[Float[Array, "x x"], Float[Array, "y y"], Float[Array, "x y"]]:
@@ -129,7 +131,7 @@ def optimise_scores(
 def errors_by_rate(
     cell: Cell, rates: tuple[float, ...], seeds: tuple[int, ...] = SEEDS
 ) -> Float[np.ndarray, "rate seed"]:
-    """The error of every seed at every rate, on all devices; one compilation."""
+    """The error of every seed at every rate, on all devices; one compilation. NaN where the memory diverged."""
     each = np.tile(seeds, len(rates)), np.repeat(np.array(rates, np.float32), len(seeds))
     one = optimise
     if cell.optimiser == "sgd" and not cell.norm and not cell.learned:

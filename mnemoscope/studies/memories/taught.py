@@ -137,7 +137,7 @@ def capacity_grows(evidence: Evidence) -> Outcome:
 def _best(cell: Cell) -> np.ndarray:
     """Every seed's error at the rate with the lowest mean error: the best rate, never the best seed."""
     found = errors_by_rate(cell, RATES)
-    return found[found.mean(axis=1).argmin()]
+    return found[np.nan_to_num(found.mean(axis=1), nan=np.inf).argmin()]
 
 
 def what_optimisers_store(evidence: Evidence) -> Outcome:
