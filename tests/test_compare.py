@@ -6,6 +6,7 @@ import pytest
 
 from mnemoscope import cli
 from mnemoscope.config import UserError
+from mnemoscope.report.books import published
 
 SAME = {"F4": [1.0, 2.0, 3.0]}
 
@@ -98,3 +99,9 @@ def test_without_two_ledgers_there_is_nothing_to_compare(tmp_path):
         cli.compare(scale="quick", store=tmp_path)
     with pytest.raises(UserError, match="no two full ledgers of facts: one in"):
         cli.compare("facts", store=tmp_path)  # the published one is not put beside itself
+
+
+def test_the_published_ledgers_of_two_devices_agree(tmp_path, capsys):
+    """results/cpu holds what two cores of a CPU said of claims that results/full has from a GPU."""
+    cli.compare(other=published() / "cpu", store=tmp_path)
+    assert capsys.readouterr().out.count("the same verdict on all") >= 3

@@ -25,8 +25,8 @@ class Pair(NamedTuple):
 
     one: Entry
     other: Entry
-    near: int  # outcomes of seeds that are the same in both
-    seeds: int  # outcomes of seeds that both have
+    near: int  # outcomes of single seeds that are the same in both
+    outcomes: int  # of single seeds that both have
 
     @property
     def same(self) -> bool:
@@ -43,7 +43,9 @@ class Pair(NamedTuple):
             or self.other.interval is None
         ):
             return "not measured twice"
-        if np.isclose(self.one.value, self.other.value, rtol=1e-4, atol=1e-9):
+        if max(abs(self.one.value), abs(self.other.value)) < 1e-9:
+            return "both zero but for rounding"
+        if np.isclose(self.one.value, self.other.value, rtol=1e-4):
             return "the same to four digits"
         (low, high), (other_low, other_high) = self.one.interval, self.other.interval
         return "intervals overlap" if low <= other_high and other_low <= high else "intervals apart"
@@ -79,11 +81,11 @@ def print_pairs(console: Console, one: Ledger, other: Ledger, found: Sequence[Pa
         "value [95%]",
         "value [95%]",
         "values",
-        f"seeds within {CLOSE:.0%}",
+        f"outcomes within {CLOSE:.0%}",
     ):
         table.add_column(escape(heading))
     for pair in found:
         style = [f"[{VERDICT_STYLE[entry.verdict]}]{entry.verdict}[/]" for entry in (pair.one, pair.other)]
-        near = f"{pair.near:,} of {pair.seeds:,}" if pair.seeds else "-"
+        near = f"{pair.near:,} of {pair.outcomes:,}" if pair.outcomes else "-"
         table.add_row(escape(pair.one.id), *style, pair.one.number(), pair.other.number(), pair.values, near)
     console.print(table)
