@@ -64,10 +64,12 @@ class Evidence:
 
         for name, run in runs.items():
             if len(run.seeds) - failed[name] < MIN_SEEDS or failed[name] > MAX_FAILED * len(run.seeds):
-                why = (
-                    f"{failed[name]} of {len(run.seeds)} seeds of {name} diverged; a verdict needs {MIN_SEEDS} finished seeds "
-                    f"and at most {MAX_FAILED:.0%} diverged."
+                many = (
+                    f"{failed[name]} of {len(run.seeds)} seeds of {name} diverged"
+                    if failed[name]
+                    else f"{name} has {len(run.seeds)} seeds"
                 )
+                why = f"{many}; a verdict needs {MIN_SEEDS} that finished, and at most {MAX_FAILED:.0%} that diverged."
                 return found(None, f"{why}{left_out}", "undecided")
         try:
             outcome = judge(self)
