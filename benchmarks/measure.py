@@ -261,14 +261,15 @@ def blocks(store: Path) -> dict:
 
     import numpy as np
 
+    from mnemoscope.config import Notice
     from mnemoscope.engine import obtain
     from mnemoscope.store import Store
 
     with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", RuntimeWarning)
+        warnings.simplefilter("always", Notice)
         run = obtain(Store(store), remember(steps=100), range(1024))
     np.save(store / "losses.npy", run.losses)
-    return {"told": [str(w.message) for w in told if w.category is RuntimeWarning]}
+    return {"told": [str(w.message) for w in told if w.category is Notice]}
 
 
 def agreement() -> dict:

@@ -8,13 +8,14 @@ import io
 import json
 import shlex
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from mnemoscope.config import UserError, unknown
+from mnemoscope.config import Notice, UserError, unknown
 from mnemoscope.exchange.commands import export, import_
 from mnemoscope.options import DEFAULT_STORE, Scale, StoreDir
 
@@ -660,6 +661,15 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to stop
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+        if issubclass(category, Notice):
+            print(f"mnemoscope: {message}", file=sys.stderr)
+        else:
+            usual(message, category, *rest)
+
+    warnings.showwarning = show
     try:
         tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="mnemoscope", description=DESCRIPTION)
     except KeyboardInterrupt:

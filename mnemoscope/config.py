@@ -23,6 +23,10 @@ class UserError(ValueError):
         super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
 
 
+class Notice(RuntimeWarning):
+    """Something that the user should know and that stops nothing; the command line says it in one line."""
+
+
 def short(value: object, most: int = 100) -> str:
     """A value as it would be written, cut where it would fill the screen."""
     try:

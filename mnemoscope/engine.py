@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from mnemoscope import __version__
-from mnemoscope.config import UserError
+from mnemoscope.config import Notice, UserError
 from mnemoscope.probes.watch import watch_of
 from mnemoscope.seeds import OUT_OF_MEMORY
 from mnemoscope.sinks import Sink
@@ -135,7 +135,7 @@ def obtain(
     """
 
     def waiting() -> None:
-        warnings.warn("another process is training this already; waiting for it", RuntimeWarning, stacklevel=2)
+        warnings.warn("another process is training this already; waiting for it", Notice, stacklevel=2)
 
     with store.alone(spec.digest(), waiting):
         _train_missing(store, spec, seeds, progress, sink, name or spec.digest())
@@ -167,7 +167,7 @@ def _train_missing(
                 raise UserError(f"one seed of this Spec does not fit the memory of {hardware()}") from error
             half = len(block) // 2
             message = f"{len(block)} seeds at once do not fit the device's memory; going on with {half}"
-            warnings.warn(message, RuntimeWarning, stacklevel=3)
+            warnings.warn(message, Notice, stacklevel=3)
             blocks[:0] = [block[:half], block[half:]]
             continue
         finally:
@@ -176,7 +176,7 @@ def _train_missing(
         store.save(run, time.monotonic() - began, hardware())
         keeper.drop()
         if lost := run.diverged():
-            warnings.warn(f"{name}: diverged and left out of what is judged: {lost}", RuntimeWarning, stacklevel=3)
+            warnings.warn(f"{name}: diverged and left out of what is judged: {lost}", Notice, stacklevel=3)
         behind += len(block) * spec.steps
 
 

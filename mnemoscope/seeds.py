@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from mnemoscope.config import UserError
+from mnemoscope.config import Notice, UserError
 
 BY_SEED, SAME = PartitionSpec("seed"), PartitionSpec()
 OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"  # what a device says of which too much was asked
@@ -76,7 +76,7 @@ def on_devices(f: Callable[[Any], Any], n: int, at_most: int | None = None) -> C
                     raise UserError("what is measured on one seed does not fit the device's memory") from error
                 lanes, most = lanes // 2, lanes
                 message = f"{most} seeds at once do not fit the device's memory; measuring {lanes} at once"
-                warnings.warn(message, RuntimeWarning, stacklevel=2)
+                warnings.warn(message, Notice, stacklevel=2)
                 run = jax.jit(for_each_seed(f, mesh, lanes))
 
     return over_all

@@ -138,3 +138,16 @@ def test_ctrl_c_ends_with_130_and_keeps_what_was_finished(tmp_path):
     assert "finished runs are kept" in err
     listed = mnemoscope("runs", store=tmp_path).stdout
     assert "0 runs" not in listed
+
+
+def test_a_notice_is_one_line():
+    program = """
+import sys, warnings
+from mnemoscope import cli
+from mnemoscope.config import Notice
+cli.COMMANDS = {"tell": lambda: warnings.warn("seed 3 diverged", Notice), "list": cli.list_}
+sys.argv = ["mnemoscope", "tell"]
+cli.main()
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=ENV, timeout=300)
+    assert (result.returncode, result.stderr) == (0, "mnemoscope: seed 3 diverged\n")
