@@ -168,7 +168,7 @@ def test_more_columns_are_no_harm_and_fewer_are_told(stored):
     stored.db.execute("ALTER TABLE runs ADD COLUMN more TEXT")
     assert len(stored.rows(SPEC.digest())) == 1
     stored.db.execute("ALTER TABLE runs RENAME COLUMN machine TO engine")
-    with pytest.raises(UserError, match=r"the index of store .* is damaged"):
+    with pytest.raises(UserError, match=r"the index of store .* cannot be read"):
         stored.rows()
 
 

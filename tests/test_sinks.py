@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from mnemoscope.config import UserError
+from mnemoscope.config import Notice, UserError
 from mnemoscope.engine import obtain
 from mnemoscope.model import ModelConfig
 from mnemoscope.sinks import sink_of
@@ -67,7 +67,8 @@ def test_a_sink_is_told_of_seeds_that_diverge_and_of_the_end(tmp_path):
         optimiser=SGD(lr=1e30),
     )
     sink = Recorder()
-    run = obtain(Store(tmp_path), wild, range(2), sink=sink)
+    with pytest.warns(Notice, match=r"diverged and left out of what is judged: seed 0 \(after"):
+        run = obtain(Store(tmp_path), wild, range(2), sink=sink)
     assert sink.said[-2][1]["seeds/diverged"] == (~run.finished).sum() == 2
 
     def stop(*_):

@@ -85,13 +85,12 @@ def test_pages_load_nothing_from_elsewhere_and_link_to_what_is_there(pages):
 
 def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
     hostile = "<script>alert(1)</script>\"'&"
-    folder = tmp_path / "store" / "ledger" / "quick"
-    folder.mkdir(parents=True)
+    store = Store(tmp_path / "store")
     book = books.ledger(tmp_path, "remember", "full")
     entry = book.claims[0].model_copy(update={"sentence": hostile, "source_figure": hostile})
     forged = book.model_copy(update={"scale": "quick", "hardware": hostile, "claims": (entry,)})
-    (folder / "remember.json").write_text(forged.model_dump_json())
-    for path in write_site(tmp_path / "site", Store(tmp_path / "store")):
+    store.write_text("ledger/quick/remember.json", forged.model_dump_json())
+    for path in write_site(tmp_path / "site", store):
         assert "<script>alert" not in path.read_text()
 
 
