@@ -534,6 +534,8 @@ def memories(
         learned: Train the embeddings too.
         seeds: How many, from 42 on.
     """
+    import numpy as np
+
     from mnemoscope.studies.memories.optimised import SEEDS, Cell, errors
     from mnemoscope.studies.statistics import mean_interval
 
@@ -546,10 +548,11 @@ def memories(
     chosen = tuple(SEEDS[0] + i for i in range(seeds))
     with _console(stderr=True).status(f"{action}: {seeds} seeds, {samples // batch:,} steps"):
         found = errors(cell, chosen)
-    lost = [seed for seed, x in zip(chosen, found.tolist(), strict=True) if x != x]
+    finite = np.isfinite(found)
+    lost = [seed for seed, fine in zip(chosen, finite, strict=True) if not fine]
     if len(lost) == seeds:
         raise UserError(f"all {seeds} seeds diverge at the rate {lr:g}; give a smaller --lr")
-    mean, (low, high) = mean_interval(found[found == found])
+    mean, (low, high) = mean_interval(found[finite])
     print(f"error {mean:.4f} [{low:.4f}, {high:.4f}], mean and 95% interval over seeds {chosen[0]} to {chosen[-1]}")
     print("by seed: " + " ".join(f"{x:.4f}" for x in found))
     if lost:
@@ -611,14 +614,11 @@ def _repair(kept: "Store", damaged: "list[Damage]") -> None:
 
     use_all_devices(cache=compiled())
     rows = {row.id: row for row in kept.rows()}
-    for damage in damaged:
-        if damage.kind != "run":
-            kept.forget(damage)
-    for damage in damaged:
+    for damage in sorted(damaged, key=lambda damage: damage.kind == "run"):
+        kept.forget(damage)  # one at a time: what is not trained again yet is still known as damaged
         if damage.kind != "run":
             continue
         row = rows[damage.name]
-        kept.forget(damage)  # one at a time: what is not trained again yet is still known as damaged
         try:
             spec = Spec.model_validate_json(row.spec_json)
         except ValueError:

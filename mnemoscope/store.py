@@ -334,7 +334,7 @@ class Store:
             raise UserError(f"a stored run holds consecutive seeds, got {list(run.seeds)}")
         name = f"runs/{digest}/{first}-{last}.safetensors"
         # of two that store the same block at once, file and row must not come from different ones
-        with self._writing(f"run {digest}/{first}-{last}"), self.alone(f"save {digest}"):
+        with self.alone(f"save {digest}"), self._writing(f"run {digest}/{first}-{last}"):
             path = self._place(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
@@ -425,7 +425,7 @@ class Store:
         return self._write(name, text.encode())
 
     def _write(self, name: str, data: bytes) -> Path:
-        with self._writing(name), self.alone(f"write {name}"):
+        with self.alone(f"write {name}"), self._writing(name):
             path, sha = self._place(name), _sha(data)
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = self._place(f"{name}.tmp")

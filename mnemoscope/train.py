@@ -86,12 +86,9 @@ class Run:
 
     def diverged(self) -> str:
         """The seeds that diverged, each with the steps whose loss was a finite number, in words; empty if there is none."""
-        lost = [
-            (seed, good)
-            for seed, good in zip(self.seeds, self.good_steps.tolist(), strict=True)
-            if good < self.spec.steps
-        ]
-        return ", ".join(f"seed {seed} (after {good:,} of {self.spec.steps:,} steps)" for seed, good in lost)
+        steps, good = self.spec.steps, dict(zip(self.seeds, self.good_steps.tolist(), strict=True))
+        lost = [f"seed {seed} (after {good[seed]:,} of {steps:,} steps)" for seed in self.seeds if good[seed] < steps]
+        return ", ".join(lost[:16]) + (f" and {len(lost) - 16} more" if len(lost) > 16 else "")
 
     def model(self, seed: int, snapshot: int = -1) -> Transformer:
         """One seed's model, at the end of training or at an earlier snapshot."""
@@ -304,9 +301,7 @@ def fit(
         settle(*behind)
     snapshots, good_steps = so_far.stacked("snapshots"), np.array(states.good_steps)[: len(wanted)]
     # no loss is asked after the last step: weights that it made infinite would not be noticed by their loss
-    sound = np.stack([np.isfinite(x[:, -1]).reshape(len(wanted), -1).all(axis=1) for x in snapshots.values()]).all(
-        axis=0
-    )
+    sound = np.all([np.isfinite(x[:, -1]).reshape(len(wanted), -1).all(axis=1) for x in snapshots.values()], axis=0)
     good_steps = np.where(sound, good_steps, np.minimum(good_steps, spec.steps - 1))
     return Run(
         spec, wanted, snapshots, np.array(stops), so_far.stacked("losses")[""], good_steps, so_far.stacked("observed")

@@ -39,9 +39,9 @@ def ledger_in(folder: Path, study: str, scale: Scale) -> Ledger:
 
 def _read(path: Path, read: Callable[[str], T]) -> T:
     """What a file says, or one line with its name. In a store it must be what was written there."""
-    scale, kind, store = path.absolute().parents[:3]
+    scale = path.absolute().parent
     try:
-        if kind.name == "ledger" and (why := wrong_in(store, f"ledger/{scale.name}/{path.name}")):
+        if scale.parent.name == "ledger" and (why := wrong_in(scale.parent.parent, f"ledger/{scale.name}/{path.name}")):
             raise ValueError(why)
         return read(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

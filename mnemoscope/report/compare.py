@@ -1,8 +1,7 @@
 """Two ledgers of one study side by side: does another machine, device or version come to the same verdicts?
 
 Trainings on two devices round differently and part, as any two trainings do that differ in a last digit. What must be the same is
-what they say: the verdict of every claim, and values that lie in each other's intervals. What is computed and not
-trained (exact figures, models written by hand) agrees seed by seed, to a stated closeness.
+what they say, the verdict of every claim; how near their values and single seeds are stands beside it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,19 +35,14 @@ class Pair(NamedTuple):
     @property
     def values(self) -> str:
         """How the two values lie to each other."""
-        if (
-            self.one.value is None
-            or self.other.value is None
-            or self.one.interval is None
-            or self.other.interval is None
-        ):
+        (a, one), (b, other) = ((entry.value, entry.interval) for entry in (self.one, self.other))
+        if a is None or b is None or one is None or other is None:
             return "not measured twice"
-        if max(abs(self.one.value), abs(self.other.value)) < 1e-9:
+        if max(abs(a), abs(b)) < 1e-9:
             return "both zero but for rounding"
-        if np.isclose(self.one.value, self.other.value, rtol=1e-4):
+        if np.isclose(a, b, rtol=1e-4):
             return "the same to four digits"
-        (low, high), (other_low, other_high) = self.one.interval, self.other.interval
-        return "intervals overlap" if low <= other_high and other_low <= high else "intervals apart"
+        return "intervals overlap" if one[0] <= other[1] and other[0] <= one[1] else "intervals apart"
 
 
 def pairs(one: Ledger, other: Ledger, by_seed: Mapping[str, BySeed], other_by_seed: Mapping[str, BySeed]) -> list[Pair]:

@@ -24,20 +24,9 @@ from mnemoscope.studies.evidence import Evidence
 from mnemoscope.train import Run
 
 JUDGING = (
-    "arrays.py",
-    "config.py",
-    "loss.py",
-    "seeds.py",
-    "spec.py",
-    "train.py",
-    "tasks",
-    "model",
-    "language",
-    "probes",
-    "theory",
-    "studies",
-)
-
+    "arrays.py", "config.py", "loss.py", "seeds.py", "spec.py", "train.py",
+    "tasks", "model", "language", "probes", "theory", "studies",
+)  # fmt: skip
 READ = (".py", ".csv", ".txt")  # claims have their criterion in their key; what else is said of them changes no finding
 
 
@@ -134,11 +123,9 @@ def run_study(
         by_seed, pictures = (_beside(store, study, scale, part) for part in ("evidence", "pictures"))
         by_seed |= {name: finding.by_seed for name, finding in findings.items()}
         pictures |= {n: f.pictures.model_dump(mode="json") for n, f in findings.items() if f.pictures != Pictures()}
-        beside = {
-            "evidence": json.dumps(by_seed, indent=1) + "\n",
-            "pictures": json.dumps(pictures) + "\n" if pictures else None,
-        }
-        files = {f"ledger/{scale}/{study.name}.{part}.json": text for part, text in beside.items() if text}
+        files = {f"ledger/{scale}/{study.name}.evidence.json": json.dumps(by_seed, indent=1) + "\n"}
+        if pictures:
+            files[f"ledger/{scale}/{study.name}.pictures.json"] = json.dumps(pictures) + "\n"
         changed = {name: text for name, text in files.items() if store.read_text(name) != text}
         if previous is not None and not changed and previous.claims == ledger.claims:
             return previous
