@@ -13,7 +13,7 @@ import mnemoscope
 from mnemoscope import cli
 from mnemoscope.config import UserError
 from mnemoscope.report import books
-from mnemoscope.report.figures import claim_figures, seeds_figure, style, svg, write_figure
+from mnemoscope.report.figures import claim_figures, seeds_figure, svg, write_figure
 from mnemoscope.report.site import write_site
 from mnemoscope.report.training import curves_figure, grids_figure, maps_figure
 from mnemoscope.store import Store
@@ -200,7 +200,7 @@ def test_curves_are_drawn_with_their_bands_and_one_legend():
     curve = Curve(steps=(0, 10, 20), mean=(0, 0.5, 1), low=(0, 0.4, 0.9), high=(0.1, 0.6, 1))
     panels = [Panel(kind="curves", series=(f"{name}: *",), axis="right", title=name) for name in ("one", "two")]
     curves = {f"{setting}: {series}": curve for setting in ("one", "two") for series in ("a", "b")}
-    figure = curves_figure(style(), panels, curves)
+    figure = curves_figure(panels, curves)
     assert [ax.get_title() for ax in figure.axes] == ["one", "two"]
     for ax in figure.axes:
         assert [line.get_ydata().tolist() for line in ax.lines] == [[0, 0.5, 1]] * 2
@@ -208,19 +208,17 @@ def test_curves_are_drawn_with_their_bands_and_one_legend():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
     assert figure.axes[0].lines[0].get_marker() == "o", "three points are marked"
     near = Curve(steps=(10, 60), mean=(10, 60), low=(10, 60), high=(10, 60))
-    ax = curves_figure(
-        style(), [Panel(kind="curves", series=("a",), axis="N", log=True, log_x=True)], {"a": near}
-    ).axes[0]
+    ax = curves_figure([Panel(kind="curves", series=("a",), axis="N", log=True, log_x=True)], {"a": near}).axes[0]
     for axis in (ax.xaxis, ax.yaxis):
         shown = [axis.get_major_formatter()(x, 0) for x in axis.get_major_locator()() if 10 <= x <= 60]
         assert shown == ["10", "20", "50"], "less than two decades have no powers of ten"
     with pytest.raises(ValueError, match="none of the curves"):
-        curves_figure(style(), panels, {"three: a": curve})
+        curves_figure(panels, {"three: a": curve})
 
 
 def test_an_attention_map_has_a_square_for_each_weight_worth_seeing():
     shown = Map(tokens=("a", "b", "a"), weights=((1, 0, 0), (0.99, 0.01, 0), (0.2, 0.5, 0.3)))
-    figure = maps_figure(style(), {"layer 0": shown, "layer 1": shown})
+    figure = maps_figure({"layer 0": shown, "layer 1": shown})
     assert [ax.get_title() for ax in figure.axes] == ["layer 0", "layer 1"]
     squares = figure.axes[0].collections[0]
     assert [round(colour[3], 2) for colour in squares.get_facecolors()] == [1, 0.99, 0.2, 0.5, 0.3]
@@ -260,13 +258,13 @@ def test_grids_stand_beside_each_other_under_their_names():
         Panel(kind="grid", series=("loss",), axis="nats", title="the loss"),
         Panel(kind="grid", series=("rise", "fall"), axis=""),
     ]
-    figure = grids_figure(style(), panels, {"fall": grid, "loss": grid, "rise": grid})
+    figure = grids_figure(panels, {"fall": grid, "loss": grid, "rise": grid})
     assert [ax.get_title() for ax in figure.axes if ax.get_title()] == ["the loss", "fall", "rise"]
     assert not any(ax.texts for ax in figure.axes), "eighteen cells across are too many to be printed"
     same = Grid.of(("a",), ("b",), np.full((1, 1), 0.5))
-    assert grids_figure(style(), panels, {"loss": same}).axes[0].child_axes == [], "one value alone has no scale"
+    assert grids_figure(panels, {"loss": same}).axes[0].child_axes == [], "one value alone has no scale"
     with pytest.raises(ValueError, match="none of the grids other has a panel"):
-        grids_figure(style(), panels, {"other": grid})
+        grids_figure(panels, {"other": grid})
 
 
 def test_a_grid_that_is_not_rectangular_is_refused():
@@ -289,6 +287,17 @@ def test_a_figure_alone_is_the_same_each_time(tmp_path, ending, capsys):
         (tmp_path / name).mkdir()
         cli.figure("R13", tmp_path / name / f"r13.{ending}", store=tmp_path / "none")
     assert (tmp_path / "a" / f"r13.{ending}").read_bytes() == (tmp_path / "b" / f"r13.{ending}").read_bytes()
+
+
+def test_drawing_leaves_the_callers_matplotlib_alone():
+    import matplotlib
+    import matplotlib.pyplot as plt
+
+    with matplotlib.rc_context({"font.size": 31.0}):
+        before = dict(matplotlib.rcParams)
+        svg(claim_figures("R1", (), {}, Pictures())["seeds"], "x", "a name")
+        assert dict(matplotlib.rcParams) == before
+    assert plt.get_fignums() == [], "nothing stays open"
 
 
 def test_figures_that_cannot_be_made_say_so(tmp_path):

@@ -7,7 +7,8 @@ read in light and dark; alone they are black on white. Colours are Okabe and Ito
 import hashlib
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from mnemoscope.config import UserError
 from mnemoscope.report.files import writing
-from mnemoscope.report.training import curves_figure, grids_figure, maps_figure
+from mnemoscope.report.training import curves_figure, grids_figure, maps_figure, panels_of
 from mnemoscope.studies.about import Panel
 from mnemoscope.studies.claims import Pictures
 from mnemoscope.studies.walk import published
@@ -25,39 +26,41 @@ FORMATS = ("svg", "pdf", "png")
 GOLDEN = (5**0.5 - 1) / 2  # spreads dots evenly without chance: the fractional parts of its multiples
 
 
-def style() -> Any:
-    """Matplotlib's pyplot, set up from scratch."""
+@contextmanager
+def style() -> Iterator[None]:
+    """Matplotlib's settings from scratch, for as long as it lasts: what was drawn before cannot change what is drawn now.
+
+    Figures are made without pyplot, which would keep them open and choose a window system for the caller.
+    """
     import matplotlib
 
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    # a fresh state each time: what was drawn before cannot change what is drawn now
-    plt.rcdefaults()
-    plt.rcParams |= {
-        "svg.fonttype": "none", "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9,
-        "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK, "ytick.color": INK,
-        "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "ytick.left": False,
-        "figure.facecolor": "none", "axes.facecolor": "none", "pdf.fonttype": 42,
-    }  # fmt: skip
-    return plt
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams |= {
+            "svg.fonttype": "none", "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9,
+            "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK, "ytick.color": INK,
+            "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "ytick.left": False,
+            "figure.facecolor": "none", "axes.facecolor": "none", "pdf.fonttype": 42,
+        }  # fmt: skip
+        yield
 
 
+@style()
 def seeds_figure(panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]) -> Any:
     """One panel below another, one line of dots for each series."""
-    plt = style()
+    from matplotlib.lines import Line2D
+
     shown = [(panel, names) for panel in panels if (names := panel.chosen(tuple(by_seed)))]
     if not shown:
         raise UserError(f"none of the series {', '.join(by_seed)[:200]} has a panel")
     heights = [len(names) + 1.1 for _, names in shown]
-    figure, axes = plt.subplots(len(shown), 1, figsize=(7, 0.34 * sum(heights) + 0.35), squeeze=False, layout="constrained",
-                                gridspec_kw={"height_ratios": heights})  # fmt: skip
+    figure, axes = panels_of(len(shown), 1, (7.0, 0.34 * sum(heights) + 0.35), height_ratios=heights)
     for ax, (panel, names) in zip(axes[:, 0], shown, strict=True):
         _dots(ax, panel, {name: np.asarray(by_seed[name], float) for name in names})
     handles = [
-        plt.Line2D([], [], ls="", marker="o", ms=4, color=SEED, alpha=0.6, label="one seed"),
-        plt.Line2D([], [], ls="", marker="|", ms=11, mew=2, color=INK, label="median"),
-        *([plt.Line2D([], [], ls="", marker="D", ms=6, color=SOURCE, label="the source")] if any(p.source for p in panels) else []),
+        Line2D([], [], ls="", marker="o", ms=4, color=SEED, alpha=0.6, label="one seed"),
+        Line2D([], [], ls="", marker="|", ms=11, mew=2, color=INK, label="median"),
+        *([Line2D([], [], ls="", marker="D", ms=6, color=SOURCE, label="the source")] if any(p.source for p in panels) else []),
     ]  # fmt: skip
     figure.legend(handles=handles, loc="outside upper right", ncols=3, frameon=False, fontsize=8, handletextpad=0.3)
     return figure
@@ -88,8 +91,7 @@ def _dots(ax: Any, panel: Panel, series: Mapping[str, np.ndarray]) -> None:
 
 def _eliminator() -> Any:
     """R1: what the eliminator pays at each step."""
-    plt = style()
-    figure, ax = plt.subplots(figsize=(7, 2.1), layout="constrained")
+    figure, [[ax]] = panels_of(1, 1, (7.0, 2.1))
     left = np.arange(5, 0, -1)
     ax.bar(range(1, 6), np.log(left), color=SEED, width=0.6)
     ax.axhline(np.log(left).mean(), color=INK, lw=1.2)
@@ -102,8 +104,7 @@ def _eliminator() -> Any:
 
 def _counts() -> Any:
     """R2: the sequences of trained and of held-out mappings."""
-    plt = style()
-    figure, ax = plt.subplots(figsize=(7, 1.1), layout="constrained")
+    figure, [[ax]] = panels_of(1, 1, (7.0, 1.1))
     ax.barh([0], [96 * 120], color=SEED)
     ax.barh([0], [24 * 120], left=[96 * 120], color=SOURCE)
     ax.text(96 * 60, 0, "96 trained mappings: 11,520", ha="center", va="center", color="white")
@@ -114,8 +115,7 @@ def _counts() -> Any:
 
 def _published_sums() -> Any:
     """W3: embedding plus position, as published."""
-    plt = style()
-    figure, ax = plt.subplots(figsize=(4.2, 3.4), layout="constrained")
+    figure, [[ax]] = panels_of(1, 1, (4.2, 3.4))
     for name, token, place, said in zip(published.NAMES, published.W_E, published.W_POS, published.INPUTS, strict=True):
         ax.annotate("", token, (0, 0), arrowprops={"arrowstyle": "->", "color": SEED})
         ax.annotate("", token + place, token, arrowprops={"arrowstyle": "->", "color": INK})
@@ -131,8 +131,7 @@ def _published_sums() -> Any:
 
 def _published_directions() -> Any:
     """W4: which token wins where under the published output matrix, and the three published directions."""
-    plt = style()
-    figure, ax = plt.subplots(figsize=(4.2, 3.4), layout="constrained")
+    figure, [[ax]] = panels_of(1, 1, (4.2, 3.4))
     angles = np.linspace(-np.pi, np.pi, 2000)
     winners = (published.W_U @ np.stack([np.cos(angles), np.sin(angles)])).argmax(axis=0)
     for token, colour in enumerate((SEED, "#e69f00", "#009e73")):
@@ -156,6 +155,7 @@ def _published_directions() -> Any:
 EXACT = {"R1": _eliminator, "R2": _counts, "W3": _published_sums, "W4": _published_directions}
 
 
+@style()
 def claim_figures(
     claim: str, panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]], pictures: Pictures
 ) -> dict[str, Any]:
@@ -171,11 +171,11 @@ def claim_figures(
         found["seeds"] = seeds_figure([panel for panel in panels if panel.kind == "seeds"], by_seed)
     if pictures.curves:
         chosen = [panel for panel in panels if panel.kind == "curves"]
-        found["curves"] = curves_figure(style(), chosen, pictures.curves)
+        found["curves"] = curves_figure(chosen, pictures.curves)
     if pictures.maps:
-        found["maps"] = maps_figure(style(), pictures.maps)
+        found["maps"] = maps_figure(pictures.maps)
     if pictures.grids:
-        found["grids"] = grids_figure(style(), [panel for panel in panels if panel.kind == "grid"], pictures.grids)
+        found["grids"] = grids_figure([panel for panel in panels if panel.kind == "grid"], pictures.grids)
     return found
 
 
@@ -207,16 +207,16 @@ def _lighter(text: str, salt: str) -> str:
     return re.sub(rf'({mark})( style="[^"]*")/>(?:{mark}\2/>)+', grouped, text)
 
 
+@style()
 def svg(figure: Any, salt: str, label: str) -> str:
     """A figure as SVG for the inside of a page: the page's ink, ids of its own, and a name for those who cannot see it."""
     from html import escape
 
-    import matplotlib.pyplot as plt
+    import matplotlib
 
-    plt.rcParams["svg.hashsalt"] = salt
+    matplotlib.rcParams["svg.hashsalt"] = salt
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    plt.close(figure)
     text = out.getvalue()
     # ids of groups name nothing that is pointed at, and would come twice in a page with two figures
     text = re.sub(r'<g id="[^"]*"', "<g", text[text.index("<svg") :])
@@ -226,15 +226,15 @@ def svg(figure: Any, salt: str, label: str) -> str:
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(label, quote=True)}"', 1)
 
 
+@style()
 def write_figure(figure: Any, path: Path) -> None:
     """A figure as a file of its own; the ending of its name says which kind."""
-    import matplotlib.pyplot as plt
+    import matplotlib
 
     kind = path.suffix.removeprefix(".")
     if kind not in FORMATS:
         raise UserError(f"unknown kind of figure {path.name!r}; allowed endings: {', '.join('.' + f for f in FORMATS)}")
-    plt.rcParams["svg.hashsalt"] = path.stem.encode(errors="backslashreplace").decode()
+    matplotlib.rcParams["svg.hashsalt"] = path.stem.encode(errors="backslashreplace").decode()
     empty = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     with writing(path):
         figure.savefig(path, format=kind, dpi=200, facecolor="white", metadata=empty[kind])
-    plt.close(figure)

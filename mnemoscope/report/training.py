@@ -18,6 +18,14 @@ FULLEST = 0.65  # opacity of a grid's largest value: ink can be read on it in li
 LEGIBLE = 16  # cells beside each other across a figure, up to which each has its value printed
 
 
+def panels_of(rows: int, columns: int, inches: tuple[float, float], **gridspec: Any) -> tuple[Any, Any]:
+    """A figure that nobody but its holder keeps, and its axes as rows of columns."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=inches, layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, gridspec_kw=gridspec)
+
+
 def _label(name: str) -> str:
     """`setting: series` is drawn in a panel of its setting, so the legend says the series alone."""
     return name.rsplit(": ", 1)[-1]
@@ -39,17 +47,19 @@ def _plain(axis: Any) -> None:
         axis.set_minor_locator(NullLocator())
 
 
-def curves_figure(plt: Any, panels: Sequence[Panel], curves: Mapping[str, Curve]) -> Any:
+def curves_figure(panels: Sequence[Panel], curves: Mapping[str, Curve]) -> Any:
     """A panel for each, one line for each series; the same series has the same colour in all of them.
 
     With more series than colours, each panel has its own legend and begins with the first colour.
     """
+    from matplotlib.lines import Line2D
+
     shown = [(panel, names) for panel in panels if (names := panel.chosen(tuple(curves)))]
     if not shown:
         raise UserError(f"none of the curves {', '.join(curves)[:200]} has a panel")
     columns = 2 if len(shown) == 4 else min(COLUMNS, len(shown))
     rows = -(-len(shown) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(7, 0.5 + 2.1 * rows), squeeze=False, layout="constrained")
+    figure, axes = panels_of(rows, columns, (7.0, 0.5 + 2.1 * rows))
     labels = list(dict.fromkeys(_label(name) for _, names in shown for name in names))
     colours = {label: COLOURS[i % len(COLOURS)] for i, label in enumerate(labels)}
     together = len(labels) <= len(COLOURS)
@@ -80,18 +90,18 @@ def curves_figure(plt: Any, panels: Sequence[Panel], curves: Mapping[str, Curve]
         ax.set_axis_off()
     if not together:
         return figure
-    handles = [plt.Line2D([], [], color=colours[label], lw=2, label=label) for label in labels]
+    handles = [Line2D([], [], color=colours[label], lw=2, label=label) for label in labels]
     figure.legend(handles=handles, loc="outside upper right", ncols=len(labels), frameon=False, fontsize=8)
     return figure
 
 
-def maps_figure(plt: Any, maps: Mapping[str, Map]) -> Any:
+def maps_figure(maps: Mapping[str, Map]) -> Any:
     """Attention of each head on one sequence: rows ask, columns are seen; the darker, the more attention."""
     from matplotlib.collections import PatchCollection
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Rectangle
 
-    figure, axes = plt.subplots(1, len(maps), figsize=(7, 3.9), squeeze=False, layout="constrained")
+    figure, axes = panels_of(1, len(maps), (7.0, 3.9))
     for ax, (name, found) in zip(axes[0], maps.items(), strict=True):
         cells = [(r, c, w) for r, row in enumerate(found.weights) for c, w in enumerate(row[: r + 1]) if w >= 0.02]
         squares = [Rectangle((c - 0.5, r - 0.5), 1, 1) for r, c, _ in cells]
@@ -108,17 +118,17 @@ def maps_figure(plt: Any, maps: Mapping[str, Map]) -> Any:
     return figure
 
 
-def grids_figure(plt: Any, panels: Sequence[Panel], grids: Mapping[str, Grid]) -> Any:
+def grids_figure(panels: Sequence[Panel], grids: Mapping[str, Grid]) -> Any:
     """A square for each row and column: the fuller its colour, the larger its value; the first row is at the bottom."""
+    from matplotlib.lines import Line2D
+
     shown = [(panel, name) for panel in panels for name in panel.chosen(tuple(grids))]
     if not shown:
         raise UserError(f"none of the grids {', '.join(grids)[:200]} has a panel")
     columns = min(2, len(shown))
     rows = -(-len(shown) // columns)
     tallest = max(len(grids[name].rows) for _, name in shown)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(7, rows * (1.1 + 0.24 * tallest)), squeeze=False, layout="constrained"
-    )
+    figure, axes = panels_of(rows, columns, (7.0, rows * (1.1 + 0.24 * tallest)))
     labels = list(dict.fromkeys(label for _, name in shown for label in grids[name].lines))
     colours = {label: COLOURS[1 + i % (len(COLOURS) - 1)] for i, label in enumerate(labels)}
     for ax, (panel, name) in zip(axes.flat, shown, strict=False):
@@ -137,7 +147,7 @@ def grids_figure(plt: Any, panels: Sequence[Panel], grids: Mapping[str, Grid]) -
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
     if labels:
-        handles = [plt.Line2D([], [], color=colours[label], lw=2, label=label) for label in labels]
+        handles = [Line2D([], [], color=colours[label], lw=2, label=label) for label in labels]
         figure.legend(handles=handles, loc="outside upper right", ncols=len(labels), frameon=False, fontsize=8)
     return figure
 
