@@ -156,6 +156,30 @@ def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
         np.testing.assert_allclose(quick[1][name], exact, rtol=1e-10, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.parametrize(("apart", "exact"), [(70.0, True), (400.0, False)])
+def test_a_bag_of_tokens_whose_scores_lie_far_apart(apart, exact):
+    """Token 0 has by far the best score and is in the first sequence alone; the others must not be lost beside it."""
+    config = ModelConfig(d_model=3, n_heads=1, d_mlp=0, bias=False, positions=False, attn_residual=False, tied=True)
+    rng = np.random.default_rng(0)
+    params = {name: jnp.asarray(rng.normal(size=size), float) for name, size in parameter_shapes(config, 4, 3).items()}
+    params |= {"embed.W_E": jnp.asarray([[1.0, 0, 1], [0, 0.5, 1], [0, -0.5, 1], [0.0, 0, 1]])}
+    # q . k / sqrt(3) = 3^.5 apart x_0 3^-.5 = apart for token 0 and 0 for token 3, from which is asked
+    keys = jnp.zeros((1, 3, 3)).at[0, 0, 2].set(3**0.5 * apart).at[0, 1, 2].set(1.0)
+    params |= {"blocks.0.attn.W_Q": jnp.eye(3)[None], "blocks.0.attn.W_K": keys}
+    tokens = jnp.array([[0, 1, 3], [1, 2, 3]])
+    batch = Example(tokens, jnp.full((2, 3), 1), jnp.zeros((2, 3)).at[:, -1].set(1.0))
+
+    def route(plain):
+        return jax.value_and_grad(lambda p: batch_loss(config, p, batch, (2,), plain, asks_from=3))(params)
+
+    quick, plain = route(False), route(True)
+    assert all(jnp.isfinite(x).all() for x in jax.tree.leaves(quick)), "never lost altogether"
+    if exact:
+        assert float(quick[0]) == pytest.approx(float(plain[0]), rel=1e-5)
+        for name in plain[1]:
+            np.testing.assert_allclose(quick[1][name], plain[1][name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
 def test_parameters_start_as_the_configuration_says():
     config = ModelConfig(
         d_model=6, n_heads=1, d_mlp=0, bias=False, positions=False, identity=("embed.W_E", "*.W_Q"), constant=(("*.W_K", 1e-5),),

@@ -4,9 +4,12 @@ Without positions, one layer that is read at the last token alone sees of a sequ
 last token is always the same one, its queries and therefore all scores are numbers of the vocabulary, not of the batch:
 
     s_h(v) = q_h . k_h(v)                                    one score for each token of the vocabulary
-    softmax:   pattern_h(v) ~ c(v) exp s_h(v)                c(v): how often v is in the sequence
-    linear:    pattern_h(v) = c(v) s_h(v)
-    z_h = sum_v pattern_h(v) v_h(v),   then read-out and feed-forward at one position
+    softmax:   z_h = sum_v c(v) exp s_h(v) v_h(v) / sum_v c(v) exp s_h(v)      c(v): how often v is in the sequence
+    linear:    z_h = sum_v c(v) s_h(v) v_h(v)
+
+then read-out and feed-forward at one position. Numerator and denominator are products of the counts with tables of the vocabulary,
+so that no array has an axis for sequences, heads and tokens at once. exp s_h(v) is taken relative to the head's largest score and
+not below exp(-80): the rewrite is exact unless every token of a sequence is further than that below the best one of the vocabulary.
 
 Axes: `v` are tokens of the vocabulary. `applies` says for which models this is used.
 """
@@ -17,6 +20,8 @@ import jax.numpy as jnp
 from mnemoscope.arrays import Array, Float, Int, Params
 from mnemoscope.model.config import ModelConfig
 from mnemoscope.model.forward import ACTS
+
+LEAST = -80.0  # nats: exp of it, and one over that, are floats
 
 
 def applies(config: ModelConfig, asks_from: int | None) -> bool:
@@ -54,9 +59,12 @@ def last_logits(
             return c @ (adds @ read_out) + constant
         x = c @ adds
     else:
-        # a token that is not in the sequence has log c = -inf, and so no share in the softmax
-        scores = scores[None] * config.d_head**-0.5 + jnp.log(c)[:, None]
-        z = jnp.einsum("bhv,vhe->bhe", jax.nn.softmax(scores, axis=-1), v)
+        scores = scores * config.d_head**-0.5
+        weight = jnp.exp(jnp.maximum(scores - scores.max(axis=1, keepdims=True), LEAST))
+        total = c @ weight.T
+        # dividing both by what the total is keeps its square, which can be too small for a float, out of the gradient
+        unit = jax.lax.stop_gradient(1 / total)[:, :, None]
+        z = jnp.einsum("bv,vhe->bhe", c, weight.T[:, :, None] * v) * unit / (total[:, :, None] * unit)
         x = jnp.einsum("bhe,hed->bd", z, p[f"{attn}.W_O"])
     x = x + around + bias(f"{attn}.b_O")
     if config.has_mlp(0):
