@@ -229,6 +229,25 @@ def test_zero_loss_means_low_falling_and_right(last, right, verdict):
 # sweeps ---------------------------------------------------------------------------------------------------------------
 
 
+def test_trained_models_start_as_the_sources():
+    """Variances 1/d_h for queries, keys and values, 1/d for what reads the stream, 1/m for what leaves m hidden units."""
+    shape = sweep.Shape(d=100, n_heads=8, d_head=25, d_mlp=200)
+    drawn = sweep.start(shape, jnp.array(50), jax.random.key(0))
+    expected = {
+        "attn.W_Q": 0.2,
+        "attn.W_K": 0.2,
+        "attn.W_V": 0.2,
+        "attn.W_O": 0.1,
+        "mlp.W_in": 0.1,
+        "mlp.W_out": 50**-0.5,
+    }
+    for name, length in expected.items():
+        assert float(jnp.std(drawn[f"blocks.0.{name}"])) == pytest.approx(length, rel=0.03), name
+    assert not jnp.any(drawn["blocks.0.mlp.b_in"])
+    trained = set(parameter_shapes(shape.model(), 1, 1)) - shape.model().frozen_names()
+    assert set(drawn) == trained, "every trained parameter, and no other"
+
+
 def test_few_facts_are_stored_and_many_are_not():
     shape = sweep.Shape(d=8, n_heads=8, d_head=1, d_mlp=8, rates=(1e-2,), batch=128, steps=512, look=128)
     asked = np.array([0, 0]), np.array([2, 12]), np.array([8, 8])

@@ -1,8 +1,9 @@
 r"""How many facts a trained model stores: many seeds, sizes and numbers of hidden units in one compiled training.
 
 The source's model: frozen embeddings N(0, 1/d), H heads of size d_h without a way around them, then x + W_out relu(W_in x + b);
-logits over the answers. AdamW on fresh batches; S^2 facts (S = R) are stored when 99% of them are answered right at some look of a
-training at any of the rates.
+logits over the answers. Weights start as in the authors' program: N(0, 1/d_h) for W_Q, W_K and W_V, N(0, 1/d) for W_O and W_in,
+N(0, 1/m) for W_out, no bias. Adam without weight decay on fresh batches; S^2 facts (S = R) are stored when 99% of them are
+answered right at some look of a training at any of the rates.
 
 S and the number of hidden units are arguments and not shapes: arrays have room for more, tokens beyond S are never drawn, answers
 beyond are never offered, and hidden units beyond are silent. So one compilation serves a whole bisection, and a row of the
@@ -18,10 +19,10 @@ import numpy as np
 import optax
 from pydantic import Field
 
-from mnemoscope.arrays import Array, Float, Int, Params
+from mnemoscope.arrays import Array, Float, Int, Params, PRNGKeyArray
 from mnemoscope.config import Strict
 from mnemoscope.loss import cross_entropy
-from mnemoscope.model import ModelConfig, bag, init
+from mnemoscope.model import ModelConfig, bag, init, parameter_shapes
 from mnemoscope.seeds import on_devices
 from mnemoscope.studies.search import largest
 from mnemoscope.tasks import Facts
@@ -42,7 +43,7 @@ class Shape(Strict):
     rates: tuple[Annotated[float, Field(gt=0)], ...] = (1e-3, 3e-3, 1e-2)  # tried side by side; the best counts
     batch: Size = 1024
     steps: Size = 16384
-    look: Size = 256  # steps between two looks
+    look: Size = 128  # steps between two looks
 
     def model(self) -> ModelConfig:
         """The source's model as a configuration of the one transformer."""
@@ -55,6 +56,20 @@ class Shape(Strict):
     def parameters(self, d_mlp: int | None = None) -> int:
         """As the source counts them."""
         return (4 * self.n_heads * self.d_head + 2 * (self.d_mlp if d_mlp is None else d_mlp)) * self.d
+
+
+def start(shape: Shape, d_mlp: Array, key: PRNGKeyArray) -> Params:
+    """The source's start of what is trained: normal, of these variances (of `d_mlp` hidden units, whatever the room)."""
+    variances = {
+        "attn.W_Q": 1 / shape.d_head, "attn.W_K": 1 / shape.d_head, "attn.W_V": 1 / shape.d_head, "attn.W_O": 1 / shape.d,
+        "mlp.W_in": 1 / shape.d, "mlp.W_out": 1 / d_mlp, "mlp.b_in": 0.0,
+    }  # fmt: skip
+    shapes = parameter_shapes(shape.model(), 1, 1)
+    drawn = {}
+    for i, (name, variance) in enumerate(variances.items()):
+        full = f"blocks.0.{name}"
+        drawn[full] = variance**0.5 * jax.random.normal(jax.random.fold_in(key, i), shapes[full])
+    return drawn
 
 
 class Training(NamedTuple):
@@ -73,13 +88,11 @@ def best_accuracy(shape: Shape, room: int, seed: Array, size: Array, d_mlp: Arra
     world = task.in_use(task.world(key=for_world).answer, size, size)
     offered = (jnp.arange(task.d_vocab_out) < shape.per_relation * size)[None]
     speaks = (jnp.arange(shape.d_mlp) < d_mlp)[:, None]
-    drawn = init(config, task.d_vocab, task.n_ctx, task.d_vocab_out, key=for_weights)
-    # weights out of the hidden units are drawn for as many as there is room for: give them the length that fewer would have
-    drawn["blocks.0.mlp.W_out"] = drawn["blocks.0.mlp.W_out"] * (shape.d_mlp / d_mlp) ** 0.5
+    drawn = init(config, task.d_vocab, task.n_ctx, task.d_vocab_out, key=for_weights) | start(shape, d_mlp, for_weights)
     still = config.frozen_names()
     frozen = {name: value for name, value in drawn.items() if name in still}
     trained = {name: value for name, value in drawn.items() if name not in still}
-    optimiser = optax.adamw(rate, weight_decay=0.01)
+    optimiser = optax.adam(rate)
 
     def logits(p: Params, tokens: Array) -> Array:
         masked = {**frozen, **p, "blocks.0.mlp.W_out": jnp.where(speaks, p["blocks.0.mlp.W_out"], 0.0)}
