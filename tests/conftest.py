@@ -14,9 +14,11 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # without shrinking: each example compiles anew, and minutes spent on a smaller failure are not worth it
 settings.register_profile(
-    "house", deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow],
+    "wide", deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )  # fmt: skip
+# the same examples each time, so that a test fails for what was changed; `pytest --hypothesis-profile wide` looks for new ones
+settings.register_profile("house", settings.get_profile("wide"), derandomize=True, database=None)
 settings.load_profile("house")
 
 
