@@ -22,7 +22,7 @@ from pydantic import Field
 from mnemoscope.arrays import Array, Float, Int, Params, PRNGKeyArray
 from mnemoscope.config import Strict
 from mnemoscope.loss import cross_entropy
-from mnemoscope.model import ModelConfig, bag, init, parameter_shapes
+from mnemoscope.model import ModelConfig, bag, init
 from mnemoscope.seeds import on_devices
 from mnemoscope.studies.search import largest
 from mnemoscope.tasks import Facts
@@ -58,17 +58,17 @@ class Shape(Strict):
         return (4 * self.n_heads * self.d_head + 2 * (self.d_mlp if d_mlp is None else d_mlp)) * self.d
 
 
-def start(shape: Shape, d_mlp: Array, key: PRNGKeyArray) -> Params:
-    """The source's start of what is trained: normal, of these variances (of `d_mlp` hidden units, whatever the room)."""
+def start(shape: Shape, task: Facts, d_mlp: Array, key: PRNGKeyArray) -> Params:
+    """The source's start: what is trained is normal, of these variances (of `d_mlp` hidden units, whatever the room)."""
     variances = {
         "attn.W_Q": 1 / shape.d_head, "attn.W_K": 1 / shape.d_head, "attn.W_V": 1 / shape.d_head, "attn.W_O": 1 / shape.d,
         "mlp.W_in": 1 / shape.d, "mlp.W_out": 1 / d_mlp, "mlp.b_in": 0.0,
     }  # fmt: skip
-    shapes = parameter_shapes(shape.model(), 1, 1)
-    drawn = {}
-    for i, (name, variance) in enumerate(variances.items()):
+    for_embeddings, *keys = jax.random.split(key, 1 + len(variances))
+    drawn = init(shape.model(), task.d_vocab, task.n_ctx, task.d_vocab_out, key=for_embeddings)
+    for each, (name, variance) in zip(keys, variances.items(), strict=True):
         full = f"blocks.0.{name}"
-        drawn[full] = variance**0.5 * jax.random.normal(jax.random.fold_in(key, i), shapes[full])
+        drawn[full] = variance**0.5 * jax.random.normal(each, drawn[full].shape)
     return drawn
 
 
@@ -88,7 +88,7 @@ def best_accuracy(shape: Shape, room: int, seed: Array, size: Array, d_mlp: Arra
     world = task.in_use(task.world(key=for_world).answer, size, size)
     offered = (jnp.arange(task.d_vocab_out) < shape.per_relation * size)[None]
     speaks = (jnp.arange(shape.d_mlp) < d_mlp)[:, None]
-    drawn = init(config, task.d_vocab, task.n_ctx, task.d_vocab_out, key=for_weights) | start(shape, d_mlp, for_weights)
+    drawn = start(shape, task, d_mlp, for_weights)
     still = config.frozen_names()
     frozen = {name: value for name, value in drawn.items() if name in still}
     trained = {name: value for name, value in drawn.items() if name not in still}

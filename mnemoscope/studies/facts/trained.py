@@ -66,9 +66,8 @@ def trade_off(evidence: Evidence) -> Outcome:
     found = np.zeros((len(HEADS), len(HIDDEN), GRID_SEEDS))
     seeds, hidden = np.tile(np.arange(GRID_SEEDS), len(HIDDEN)), np.repeat(HIDDEN, GRID_SEEDS)
     for i, heads in enumerate(HEADS):
-        shape = Shape(
-            d=32, n_heads=heads, d_head=8, d_mlp=max(HIDDEN), rates=(1e-2,)
-        )  # the source's rate for this grid
+        # the one rate of the source's program for this grid
+        shape = Shape(d=32, n_heads=heads, d_head=8, d_mlp=max(HIDDEN), rates=(1e-2,))
         best = trainer(shape, 32, len(seeds))(seeds, np.full(len(seeds), 32), hidden)
         found[i] = best.reshape(len(HIDDEN), GRID_SEEDS)
     return judge_grid(found)
