@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 
+import facts_plain
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -241,6 +242,24 @@ def test_trained_models_start_as_the_sources():
     assert not jnp.any(drawn["blocks.0.mlp.b_in"])
     embedded, queries = (np.asarray(drawn[name]).ravel()[:20000] for name in ("embed.W_E", "blocks.0.attn.W_Q"))
     assert abs(np.corrcoef(embedded, queries)[0, 1]) < 0.05, "each from a key of its own"
+
+
+def test_the_sweeps_model_is_the_one_written_out():
+    """`facts_plain` has the second route on which FINDINGS rests for F2 and F3."""
+    task, shape = Facts(subjects=6, relations=6), sweep.Shape(d=32, n_heads=3, d_head=8, d_mlp=5)
+    drawn = sweep.start(shape, task, jnp.array(5), jax.random.key(0))
+    drawn["blocks.0.mlp.b_in"] = jax.random.normal(jax.random.key(1), (5,))
+    plain = {name: drawn[f"blocks.0.{place}"] for name, place in (
+        ("Q", "attn.W_Q"), ("K", "attn.W_K"), ("V", "attn.W_V"), ("in", "mlp.W_in"), ("bias", "mlp.b_in"), ("out", "mlp.W_out"),
+    )}  # fmt: skip
+    plain |= {"E": drawn["embed.W_E"], "U": drawn["unembed.W_U"].T, "O": drawn["blocks.0.attn.W_O"].reshape(3 * 8, 32)}
+    answer = task.world(key=jax.random.key(2)).answer
+    tokens, told = facts_plain.sample(jax.random.key(3), answer, 50)
+    found = bag.last_logits(shape.model(), drawn, tokens, task.asks_from)
+    np.testing.assert_allclose(facts_plain.logits(plain, tokens), found, atol=2e-5)
+    row = np.asarray(tokens[0])
+    assert told[0] == answer[row[row < 6][0], row[(row >= 6) & (row < 12)][0] - 6]
+    assert facts_plain.best_accuracy(0, 2, 2, 4, 1e-2, steps=128) > 1 / 4  # four facts: better than one of them
 
 
 def test_few_facts_are_stored_and_many_are_not():

@@ -17,6 +17,7 @@ Only the part of F that reads the last token is used.
 """
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from mnemoscope.arrays import Float, Int
 
@@ -48,8 +49,10 @@ def margins_after(
     column, written = np.zeros(n + 1), np.zeros((n + 1, n))
     fed, valued = np.zeros(len(sizes)), np.zeros((len(sizes), n))
     for i, (begin, end) in enumerate(zip([0, *sizes[:-1]], sizes, strict=True)):
-        np.add.at(column, y[begin:end], 1.0)
-        np.add.at(written, y[begin:end], counts[begin:end])
+        # an answer by sample matrix of ones: its product adds each sample's counts to the row of its answer
+        told = csc_array((np.ones(end - begin), y[begin:end], np.arange(end - begin + 1)), shape=(n + 1, end - begin))
+        column += told.sum(axis=1)
+        written += told @ counts[begin:end]
         fed[i] = (column[n] - column[:n].max()) / end
         others = np.where(np.eye(n, dtype=bool), -np.inf, written[:n]).max(axis=0)
         valued[i] = (np.diagonal(written[:n]) - others) / end

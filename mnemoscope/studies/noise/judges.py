@@ -17,7 +17,6 @@ from mnemoscope.train import Run
 
 SHARES = (0.0, 0.1, 0.2, 1.0)  # of the width: singular values that are kept
 SAMPLE = 128
-FEED_FORWARD = "*.mlp.W_*"
 READ = ("P(noise)", "P(right)", "right")
 # vocabularies, draws, and how many samples for each token there are at most; numbers of samples grow by a quarter
 SIZES = {"quick": ((16, 32, 64, 128, 256), 20, 256), "full": ((64, 128, 256, 512, 1024), 32, 64)}
@@ -47,30 +46,36 @@ def early_and_late(evidence: Evidence) -> Outcome:
     return Outcome(verdict, share, interval, sentence, seeds, Pictures(curves=curves))
 
 
-def _cut(
-    run: Run, pattern: str, snapshots: range, shares: tuple[float, ...]
-) -> dict[str, Float[np.ndarray, "share snap seed"]]:
-    """What every finished seed answers at these snapshots with so much left in its feed-forward matrices; one compilation."""
+def _cut(run: Run, cuts: list[tuple[tuple[float, ...], int]]) -> dict[str, Float[np.ndarray, "cut seed"]]:
+    """What every finished seed answers, for each cut: the share of the rank that is left in each layer, and the snapshot."""
     task, config = run.spec.task, run.spec.model
     assert isinstance(task, Bigrams)
     clean, seeds = task.model_copy(update={"noise": 0.0}), np.flatnonzero(run.finished)
-    lanes = [(int(share * config.d_model), at, seed) for share in shares for at in snapshots for seed in seeds]
+    lanes = [([int(share * config.d_model) for share in shares], at, seed) for shares, at in cuts for seed in seeds]
     params = {name: np.stack([value[seed, at] for _, at, seed in lanes]) for name, value in run.snapshots.items()}
 
     def one(each: tuple[Params, Array]) -> dict[str, Array]:
-        found = distraction(clean, truncated(Transformer(config, each[0]), pattern, each[1]), SAMPLE)
+        model = Transformer(config, each[0])
+        for layer, rank in enumerate(each[1]):
+            model = truncated(model, f"blocks.{layer}.mlp.W_*", rank)
+        found = distraction(clean, model, SAMPLE)
         return {name: found[name] for name in READ}
 
-    found = on_devices(one, len(lanes), LANES)((params, np.array([rank for rank, _, _ in lanes])))
-    return {name: x.reshape(len(shares), len(snapshots), len(seeds)) for name, x in found.items()}
+    found = on_devices(one, len(lanes), LANES)((params, np.array([ranks for ranks, _, _ in lanes])))
+    return {name: x.reshape(len(cuts), len(seeds)) for name, x in found.items()}
 
 
 def truncation(evidence: Evidence) -> Outcome:
     """N2."""
     run = evidence.run("noisy")
-    steps = np.array(run.spec.snapshot_steps())
-    found = _cut(run, FEED_FORWARD, range(len(steps)), SHARES)
-    by_share = {share: {name: x[i] for name, x in found.items()} for i, share in enumerate(SHARES)}
+    steps, layers = np.array(run.spec.snapshot_steps()), range(run.spec.model.n_layers)
+    everywhere = [(tuple(share for _ in layers), at) for share in SHARES for at in range(len(steps))]
+    alone = [(tuple(0.0 if each == layer else 1.0 for each in layers), len(steps) - 1) for layer in layers]
+    found = _cut(run, everywhere + alone)  # all of it at once, for one compilation
+    by_share = {
+        share: {name: x[i * len(steps) : (i + 1) * len(steps)] for name, x in found.items()}
+        for i, share in enumerate(SHARES)
+    }
     last = {share: {name: x[-1] for name, x in each.items()} for share, each in by_share.items()}
     gone, whole = last[0.0], last[1.0]
     hits = (gone["P(noise)"] < whole["P(noise)"]) & (gone["P(right)"] > whole["P(right)"])
@@ -79,11 +84,8 @@ def truncation(evidence: Evidence) -> Outcome:
         f"rho = {share:g}: {x['P(noise)'].mean():.2f}, {x['P(right)'].mean():.2f}, {x['right'].mean():.0%}"
         for share, x in last.items()
     )
-    singles = []
-    for layer in range(run.spec.model.n_layers):
-        end = range(len(steps) - 1, len(steps))
-        alone = {name: x[0, 0] for name, x in _cut(run, f"blocks.{layer}.mlp.W_*", end, (0.0,)).items()}
-        singles.append(f"layer {layer} alone: {alone['P(noise)'].mean():.2f}, {alone['right'].mean():.0%}")
+    noise, right = (found[name][len(everywhere) :].mean(axis=1) for name in ("P(noise)", "right"))
+    singles = [f"layer {layer} alone: {noise[layer]:.2f}, {right[layer]:.0%}" for layer in layers]
     sentence = (
         f"P(noise), P(right) and right answers on clean text: {table}. P(noise) and right answers without the feed-forward of "
         f"{'; '.join(singles)}."

@@ -1,7 +1,7 @@
 """What the noise study trains: two layers of one head with feed-forward layers, on text whose trigger noise often follows.
 
 The source's sizes at `full` (d = 256, 256 tokens, batch 512, SGD at .03), for 2,000 of its 5,000 steps and 8 seeds. `quick` has d
-= 64, 48 tokens, batch 64 and 400 steps at rate .1, chosen on two seeds that are not among the study's.
+= 64, 48 tokens, batch 64 and 300 steps at rate .1, chosen on two seeds that are not among the study's.
 """
 
 from mnemoscope.model import ModelConfig
@@ -21,7 +21,7 @@ def settings(scale: Scale) -> dict[str, Setting]:
         frozen=("embed.W_E", "pos_embed.W_pos", "unembed.W_U", "*.attn.W_Q"),
     )  # fmt: skip
     spec = Spec(
-        task=Bigrams(n_triggers=1, length=256 if full else 48, noise=0.5), model=model, steps=2000 if full else 400,
+        task=Bigrams(n_triggers=1, length=256 if full else 48, noise=0.5), model=model, steps=2000 if full else 300,
         optimiser=SGD(lr=0.03 if full else 0.1, momentum=0.9, weight_decay=1e-4), batch=512 if full else 64, snapshots=10,
         watch="noise", looks=50,
     )  # fmt: skip
