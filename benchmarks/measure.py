@@ -279,12 +279,13 @@ def agreement() -> dict:
     import numpy as np
 
     from mnemoscope.loss import batch_loss
-    from mnemoscope.train import draw, seed_keys, start
+    from mnemoscope.train import draw, parted, seed_keys, start
 
     def one(norm: str) -> dict:
         spec = remember(norm=norm)
         for_world, _, for_data = seed_keys(0)
-        batch, params = draw(spec, spec.task.world(key=for_world), for_data, jnp.array(0)), start(spec, 0).params
+        batch = draw(spec, spec.task.world(key=for_world), for_data, jnp.array(0))
+        params = parted(spec, start(spec, 0).trained)
 
         def found(plain: bool):
             loss = partial(batch_loss, spec.model, batch=batch, read=spec.task.read_positions, plain=plain)

@@ -17,10 +17,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.arrays import Array
+from mnemoscope.cpu import compiler_options
 from mnemoscope.loss import batch_loss, loss_and_gradient
 from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
 from mnemoscope.spec import Spec
-from mnemoscope.train import State, draw, parted, programs, release_steps, seed_keys, start, train_step
+from mnemoscope.train import (
+    State,
+    all_params,
+    draw,
+    joined,
+    parted,
+    programs,
+    release_steps,
+    seed_keys,
+    start,
+    train_step,
+)
 
 STAGES: tuple[str, ...] = ("draw the batch", "loss", "gradient", "optimiser")
 TARGET = 0.5  # seconds that one measurement should last
@@ -55,12 +67,11 @@ def _turn(stage: str, spec: Spec, world: object, key: Array, step: Array, state:
     if stage == "draw the batch":
         return state._replace(good_steps=state.good_steps + batch.tokens.sum() + batch.targets.sum())
     if stage == "loss":
-        value = batch_loss(spec.model, state.params, batch, spec.task.read_positions)
+        value = batch_loss(spec.model, all_params(spec, state.trained, state.frozen), batch, spec.task.read_positions)
         # zero times a number that may be NaN is not known to be zero: the parameters wait for the loss
-        return state._replace(params=jax.tree.map(lambda p: p + 0.0 * value, state.params))
-    free, held = parted(spec, state.params)
-    gradient = loss_and_gradient(spec.task, spec.model, free, held, batch)[1]
-    return state._replace(params=held | jax.tree.map(lambda p, g: p + 0.0 * g, free, gradient))
+        return state._replace(trained=state.trained + 0.0 * value)
+    gradient = loss_and_gradient(spec.task, spec.model, parted(spec, state.trained), state.frozen, batch)[1]
+    return state._replace(trained=state.trained + 0.0 * joined(spec, gradient))
 
 
 def profile(spec: Spec, n_seeds: int, repeats: int = 5, tell: Callable[[str], None] = lambda _: None) -> Profile:
@@ -83,7 +94,8 @@ def profile(spec: Spec, n_seeds: int, repeats: int = 5, tell: Callable[[str], No
 
         tell(f"compiling: {stage}")
         began = time.perf_counter()
-        loop = jax.jit(for_each_seed(one_seed, mesh, lanes)).lower((ids, states), jnp.zeros((), int)).compile()
+        lowered = jax.jit(for_each_seed(one_seed, mesh, lanes)).lower((ids, states), jnp.zeros((), int))
+        loop = lowered.compile(compiler_options(mesh))
         compiled[stage] = time.perf_counter() - began
 
         def timed(turns: int, loop: Callable[..., State] = loop) -> float:

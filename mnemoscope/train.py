@@ -8,6 +8,7 @@ Random numbers: a seed's key is split into world, weights and data; the batch of
 So a seed's run does not depend on its neighbours, on the stops, or on the number of devices.
 """
 
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -24,6 +25,7 @@ from jax.sharding import Mesh
 from mnemoscope import html
 from mnemoscope.arrays import Array, Float, Int, Key, Params, PRNGKeyArray, Shaped
 from mnemoscope.config import UserError
+from mnemoscope.cpu import after, compiler_options, kept
 from mnemoscope.loss import loss_and_gradient
 from mnemoscope.model import Transformer, init, parameter_shapes
 from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
@@ -55,9 +57,10 @@ class Keeper(Protocol):
 
 
 class State(NamedTuple):
-    """What a step changes, for one seed."""
+    """Where one seed's training is. The parameters that move are one vector, so a step ends with one update, not a dozen."""
 
-    params: Params
+    trained: Float[Array, "trained"]  # in the order of `trained_shapes`
+    frozen: Params
     optimiser: optax.OptState
     loss_sum: Float[Array, ""]  # since the last stop
     good_steps: Int[Array, ""]  # steps with a finite loss
@@ -130,16 +133,42 @@ def _worlds(task: Task, seeds: Int[Array, "seed"]) -> World:
 
 def draw(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""]) -> Example:
     """The batch of a step, with a leading batch axis."""
-    keys = jax.random.split(jax.random.fold_in(data_key, step), spec.batch)
+
+    def folded(key: PRNGKeyArray, step: Array) -> Array:
+        return jax.random.key_data(jax.random.fold_in(key, step))
+
+    data = kept(step >= 0, folded, data_key, step)
+    keys = jax.random.split(jax.random.wrap_key_data(data, impl=jax.random.key_impl(data_key)), spec.batch)
     world = spec.task.at_step(world, step)
     return jax.vmap(lambda key: spec.task.sample(world, key=key))(keys)
 
 
-def parted(spec: Spec, params: Params) -> tuple[Params, Params]:
-    """What training changes, and what it leaves as it was drawn."""
-    still = spec.model.frozen_names()
-    return ({name: value for name, value in params.items() if name not in still},
-            {name: value for name, value in params.items() if name in still})  # fmt: skip
+def trained_shapes(spec: Spec) -> dict[str, tuple[int, ...]]:
+    """The parameters that training changes, in the order of the computation."""
+    task, still = spec.task, spec.model.frozen_names()
+    shapes = parameter_shapes(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out)
+    return {name: shape for name, shape in shapes.items() if name not in still}
+
+
+def joined(spec: Spec, tree: Params) -> Float[Array, "trained"]:
+    """The trained parameters, or their gradient, as one vector."""
+    return jnp.concatenate([jnp.zeros(0), *(tree[name].ravel() for name in trained_shapes(spec))])
+
+
+def parted(spec: Spec, vector: Float[Array | np.ndarray, "*seed trained"]) -> Params:
+    """The parameters that such a vector holds; a seed axis before it stays."""
+    shapes = trained_shapes(spec)
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    return {
+        name: vector[..., end - size : end].reshape(*vector.shape[:-1], *shapes[name])
+        for name, size, end in zip(shapes, sizes, np.cumsum(sizes), strict=True)
+    }
+
+
+def all_params(spec: Spec, trained: Float[Array | np.ndarray, "*seed trained"], frozen: Params) -> Params:
+    """All parameters, in the order of the computation."""
+    task, found = spec.task, {**parted(spec, trained), **frozen}
+    return {name: found[name] for name in parameter_shapes(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out)}
 
 
 def train_step(
@@ -148,42 +177,40 @@ def train_step(
     data_key: PRNGKeyArray,
     step: Int[Array, ""],
     state: State,
-    releases: Int[Array, "trained"],
+    releases: Int[Array, "parameter"],
 ) -> State:
     """Draw a batch, take the gradient of its loss in the parameters that are not frozen, and follow it.
 
     `releases` is read if the Spec holds anything back: from which step each trained parameter moves.
     """
     batch = draw(spec, world, data_key, step)
-    trained, frozen = parted(spec, state.params)
-    loss, gradient = loss_and_gradient(spec.task, spec.model, trained, frozen, batch)
-    sizes = trained
+    trained, optimiser = after(batch.tokens, (state.trained, state.optimiser))
+    loss, tree = loss_and_gradient(spec.task, spec.model, parted(spec, trained), state.frozen, batch)
+    gradient, sizes = joined(spec, tree), trained
     if spec.release:
         # a parameter that is held back has no gradient and, for its decay, no size: nothing of it moves, not even a bit
-        waits = dict(zip(sorted(trained), step < releases, strict=True))
-        gradient, sizes = ({n: jnp.where(waits[n], 0.0, x) for n, x in tree.items()} for tree in (gradient, trained))
-    updates, optimiser = spec.optimiser.transformation(spec.steps).update(gradient, state.optimiser, sizes)
-    trained = cast(Params, optax.apply_updates(trained, updates))
-    params = {name: (frozen | trained)[name] for name in state.params}  # in the order of the computation
-    return State(params, optimiser, state.loss_sum + loss, state.good_steps + jnp.isfinite(loss))
+        each = [math.prod(shape) for shape in trained_shapes(spec).values()]
+        waits = (step < releases)[np.repeat(np.arange(len(each)), each)]
+        gradient, sizes = jnp.where(waits, 0.0, gradient), jnp.where(waits, 0.0, sizes)
+    updates, optimiser = spec.optimiser.transformation(spec.steps).update(gradient, optimiser, sizes)
+    trained = cast(Array, optax.apply_updates(trained, updates))
+    return State(trained, state.frozen, optimiser, state.loss_sum + loss, state.good_steps + jnp.isfinite(loss))
 
 
-def release_steps(spec: Spec) -> Int[Array, "trained"]:
-    """From which step each trained parameter moves, in the order of their names."""
-    trained, released = set(parameter_shapes(spec.model, 1, 1)) - spec.model.frozen_names(), spec.released()
-    return jnp.array([released.get(name, 0) for name in sorted(trained)], int)
+def release_steps(spec: Spec) -> Int[Array, "parameter"]:
+    """From which step each trained parameter moves."""
+    released = spec.released()
+    return jnp.array([released.get(name, 0) for name in trained_shapes(spec)], int)
 
 
 def start(spec: Spec, seed: int | Int[Array, ""]) -> State:
     """The state before the first step."""
     task = spec.task
     params = init(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out, key=seed_keys(seed)[1])
-    return State(
-        params,
-        spec.optimiser.transformation(spec.steps).init(parted(spec, params)[0]),
-        jnp.zeros(()),
-        jnp.zeros((), int),
-    )
+    trained, still = joined(spec, params), spec.model.frozen_names()
+    frozen = {name: value for name, value in params.items() if name in still}
+    optimiser = spec.optimiser.transformation(spec.steps).init(trained)
+    return State(trained, frozen, optimiser, jnp.zeros(()), jnp.zeros((), int))
 
 
 class Programs(NamedTuple):
@@ -234,7 +261,8 @@ def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
     )
     advance = jax.jit(for_each_seed(one_seed, mesh, lanes))
     step = jnp.zeros((), int)
-    return Programs(begin, advance.lower((ids, states), step, step, release_steps(spec)).compile())
+    lowered = advance.lower((ids, states), step, step, release_steps(spec))
+    return Programs(begin, lowered.compile(compiler_options(mesh)))
 
 
 def fit(
@@ -259,7 +287,14 @@ def fit(
     mesh = device_mesh(len(wanted))
     ids = spread(mesh, jnp.array(wanted))
     states = program.start(ids)
-    watch = observe and jax.jit(for_each_seed(lambda each: observe(*each), mesh, lanes_for(mesh, len(wanted))))
+    watch = None
+    if observe:
+
+        def on_one(each: tuple[Array, Params, World]) -> Mapping[str, Array]:
+            trained, frozen, world = each
+            return observe(Transformer(spec.model, all_params(spec, trained, frozen)), world)
+
+        watch = jax.jit(for_each_seed(on_one, mesh, lanes_for(mesh, len(wanted))))
     worlds = _worlds(spec.task, ids) if watch else None
 
     keep = spec.snapshot_steps()
@@ -269,9 +304,9 @@ def fit(
 
     def look(step: int, states: State) -> None:
         if step in keep:
-            so_far.add("snapshots", states.params)
+            so_far.add("snapshots", all_params(spec, *jax.device_get((states.trained, states.frozen))))
         if watch and step in looks:
-            so_far.add("observed", watch((Transformer(spec.model, states.params), worlds)))
+            so_far.add("observed", watch((states.trained, states.frozen, worlds)))
 
     def settle(begin: int, end: int, states: State) -> None:
         """Read off what a stretch left behind; waits until it is done."""

@@ -9,7 +9,7 @@ import mnemoscope
 
 HOME = Path(mnemoscope.__file__).parent
 ORDER = [
-    {"config", "arrays", "options", "sinks", "html"}, {"seeds", "tasks", "model"}, {"language", "spec", "loss"}, {"train"},
+    {"config", "arrays", "options", "sinks", "html", "cpu"}, {"seeds", "tasks", "model"}, {"language", "spec", "loss"}, {"train"},
     {"probes", "theory", "profile"}, {"store"}, {"engine"}, {"cluster"}, {"studies"}, {"report", "explorer", "exchange"}, {"cli"},
 ]  # fmt: skip
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}

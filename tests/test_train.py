@@ -1,5 +1,7 @@
 """Training by other routes: a Python loop, seeds alone, one golden step, and the number of compilations."""
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,9 +13,22 @@ from hypothesis import strategies as st
 from mnemoscope import train
 from mnemoscope.config import UserError
 from mnemoscope.model import ModelConfig, Transformer, forward
+from mnemoscope.seeds import device_mesh
 from mnemoscope.spec import SGD, Adam, Spec
 from mnemoscope.tasks import Permutation
-from mnemoscope.train import fit, programs, release_steps, seed_keys, start, train_step
+from mnemoscope.train import (
+    all_params,
+    draw,
+    fit,
+    joined,
+    parted,
+    programs,
+    release_steps,
+    seed_keys,
+    start,
+    train_step,
+    trained_shapes,
+)
 
 SMALL = Spec(
     task=Permutation(n_symbols=3, repeat=0.3), model=ModelConfig(d_model=8, n_heads=2, d_mlp=8), steps=70, batch=16,
@@ -36,7 +51,7 @@ def test_the_compiled_loop_equals_a_python_loop():
         before = float(state.loss_sum)
         state = step(i, state)
         losses.append(float(state.loss_sum) - before)
-    close(run.model(3).params, state.params)
+    close(run.model(3).params, all_params(SMALL, state.trained, state.frozen))
     means = [np.mean(losses[a:b]) for a, b in zip([0, *run.loss_steps[:-1]], run.loss_steps, strict=True)]
     np.testing.assert_allclose(run.losses[0], means, atol=1e-4)
 
@@ -45,7 +60,7 @@ def test_one_step_is_adam_on_the_plain_gradient():
     """The golden step: plain forward pass, Optax written out, no fast rewrite."""
     spec = SMALL.model_copy(update={"steps": 1, "optimiser": Adam(lr=0.01)})
     for_world, _, for_data = seed_keys(0)
-    world, params = spec.task.world(key=for_world), start(spec, 0).params
+    world, params = spec.task.world(key=for_world), parted(spec, start(spec, 0).trained)
     keys = jax.random.split(jax.random.fold_in(for_data, 0), spec.batch)
     batch = jax.vmap(lambda key: spec.task.sample(world, key=key))(keys)
 
@@ -63,6 +78,59 @@ def test_one_step_is_adam_on_the_plain_gradient():
         np.testing.assert_allclose(
             np.asarray(run.model(0).params[name])[clear], np.asarray(expected[name])[clear], atol=1e-5
         )
+
+
+# a large eps: where the gradient is mere rounding (keys' biases), Adam would follow its sign
+RULES = [Adam(lr=0.01, eps=1e-3, weight_decay=0.1, clip=0.5), SGD(lr=0.1, momentum=0.9, weight_decay=0.1)]
+
+
+@pytest.mark.parametrize("optimiser", RULES)
+def test_steps_on_one_vector_are_steps_on_every_parameter(optimiser):
+    """The second route keeps each parameter apart: the plain forward pass, and Optax on a tree."""
+    model = SMALL.model.model_copy(update={"frozen": ("embed.*",)})
+    spec = SMALL.model_copy(update={"steps": 4, "model": model, "optimiser": optimiser, "release": (("*.W_in", 2),)})
+    for_world, _, for_data = seed_keys(0)
+    world, first = spec.task.world(key=for_world), start(spec, 0)
+    params, rule = parted(spec, first.trained), optimiser.transformation(spec.steps)
+    assert set(first.frozen) == {"embed.W_E"}
+    assert "embed.W_E" not in params
+
+    def loss(params, batch):
+        logits = jax.vmap(lambda row: forward(spec.model, {**first.frozen, **params}, row)[0])(batch.tokens)[:, 0::2]
+        return optax.losses.softmax_cross_entropy_with_integer_labels(logits, batch.targets[:, 0::2]).mean()
+
+    state = rule.init(params)
+    for step in range(spec.steps):
+        gradient = jax.grad(loss)(params, draw(spec, world, for_data, jnp.array(step)))
+        held = {"blocks.0.mlp.W_in"} if step < 2 else set()
+        gradient, sizes = ({n: x * (n not in held) for n, x in tree.items()} for tree in (gradient, params))
+        updates, state = rule.update(gradient, state, sizes)
+        params = optax.apply_updates(params, updates)
+    close(fit(spec, [0]).model(0).params, {**first.frozen, **params})
+
+
+def test_a_vector_of_parameters_comes_apart_as_it_was_joined():
+    shapes = trained_shapes(SMALL)
+    tree = {
+        name: jnp.arange(np.prod(shape)).reshape(shape) + 1000.0 * i for i, (name, shape) in enumerate(shapes.items())
+    }
+    vector = joined(SMALL, dict(reversed(tree.items())))
+    assert vector.shape == (sum(np.prod(shape) for shape in shapes.values()),)
+    for name, value in tree.items():
+        np.testing.assert_array_equal(parted(SMALL, vector)[name], value)
+        np.testing.assert_array_equal(parted(SMALL, jnp.stack([vector, -vector]))[name], jnp.stack([value, -value]))
+
+
+def test_no_core_gets_a_piece_of_anothers_step(monkeypatch):
+    """Without the option the loop's larger operations are cut into one piece a core (`mnemoscope.cpu`)."""
+    spec = Spec(task=Permutation(), model=ModelConfig(d_model=32, n_heads=2, d_mlp=64), steps=1, batch=128)
+
+    def is_cut() -> bool:
+        return 'outer_dimension_partitions":["' in train._compile(spec.program(), device_mesh(2), 2).advance.as_text()
+
+    assert not is_cut()
+    monkeypatch.setattr(train, "compiler_options", lambda mesh: None)
+    assert is_cut() == (len(os.sched_getaffinity(0)) > 1), "if the compiler no longer does it, the option may go"
 
 
 def test_a_seed_trains_the_same_alone_and_among_others():

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from mnemoscope.arrays import Array, Float, Int, Params
+from mnemoscope.cpu import kept
 from mnemoscope.model.config import ModelConfig
-from mnemoscope.model.fast import kept
 from mnemoscope.model.forward import ACTS
 
 
