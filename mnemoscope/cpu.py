@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from mnemoscope.arrays import Array, Bool, Shaped
+from mnemoscope.arrays import Array, Bool, Float, Shaped
 
 Tree = TypeVar("Tree")
 
@@ -35,6 +35,11 @@ def kept(true: Bool[Array, ""] | bool, f: Callable[..., Array], *args: Array) ->
         return f(*args)
     shape = jax.eval_shape(f, *args)
     return jax.lax.cond(true, f, lambda *_: jnp.zeros(shape.shape, shape.dtype), *args)
+
+
+def apart(true: Bool[Array, ""], x: Float[Array, "*axes"]) -> Float[Array, "*axes"]:
+    """x, in the layout in which it is written: no transposition of it is folded into a product."""
+    return jnp.where(true, x, 0.0) if jax.default_backend() == "cpu" else x
 
 
 def after(first: Shaped[Array, "..."], tree: Tree) -> Tree:

@@ -6,7 +6,8 @@ Four things make the difference, and none changes a value by more than rounding:
    scores are therefore computed once for each such pair, not once for each sample, and picked out by one-hot products.
 2. *Only what is read.* The last layer is computed at the positions that the loss reads.
 3. *Weights first.* With one layer and no norm, nothing but sums stands between attention and what follows, so the
-   matrices are multiplied with each other before they meet the batch.
+   matrices are multiplied with each other before they meet the batch. What a norm adds to its columns' mean and scale is
+   done to the weights that read them.
 4. *Batch last.* Every large product is W[d, e]^T x[d, columns], and attention is sums over short unrolled axes,
    vectorised along the batch.
 
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.arrays import Array, Bool, Float, Int, Params, Shaped
-from mnemoscope.cpu import kept
+from mnemoscope.cpu import apart, kept
 from mnemoscope.model import kernel
 from mnemoscope.model.config import ModelConfig
 from mnemoscope.model.forward import ACTS, NORM_EPS
@@ -51,22 +52,33 @@ def read_logits(
         return p[name][:, None] if name in p else 0.0
 
     def normalised(name: str, x: Array, axis: int = 0) -> Array:
-        x = x - x.mean(axis, keepdims=True)
-        x = x * jax.lax.rsqrt(jnp.square(x).mean(axis, keepdims=True) + NORM_EPS)
         other = tuple(i for i in range(x.ndim) if i != axis % x.ndim)
-        return x * jnp.expand_dims(p[f"{name}.w"], other) + jnp.expand_dims(p[f"{name}.b"], other)
+        return standard(x, axis) * jnp.expand_dims(p[f"{name}.w"], other) + jnp.expand_dims(p[f"{name}.b"], other)
+
+    def through(ln: str, w: str, b: str, x: Float[Array, "d_model column"]) -> Float[Array, "e column"]:
+        """w^T (scale x + shift) + b: what the norm `ln` does to standard columns is done to the weights that read them."""
+        weights = w_u if w == "unembed.W_U" else p[w]
+        return product(true, p[f"{ln}.w"][:, None] * weights, x) + (p[f"{ln}.b"] @ weights)[:, None] + bias(b)
 
     def after_attention(layer: int, x: Float[Array, "d_model column"]) -> Float[Array, "d_model column"]:
+        """From the stream after attention to the next layer's; after a last norm that comes after its layer, standard columns."""
         at, mlp = f"blocks.{layer}", f"blocks.{layer}.mlp"
-        if config.norm == "post":
-            x = normalised(f"{at}.ln1", x)
-        if config.has_mlp(layer):
+        if config.norm != "post":
+            if not config.has_mlp(layer):
+                return x
             seen = normalised(f"{at}.ln2", x) if config.norm == "pre" else x
-            hidden = ACTS[config.act](product(p[f"{mlp}.W_in"], seen) + bias(f"{mlp}.b_in"))
-            x = x + product(p[f"{mlp}.W_out"], hidden) + bias(f"{mlp}.b_out")
-            if config.norm == "post":
-                x = normalised(f"{at}.ln2", x)
-        return x
+            hidden = ACTS[config.act](product(true, p[f"{mlp}.W_in"], seen) + bias(f"{mlp}.b_in"))
+            return x + product(true, p[f"{mlp}.W_out"], hidden) + bias(f"{mlp}.b_out")
+        x = standard(x, centred=layer == 0)
+        if config.has_mlp(layer):
+            hidden = ACTS[config.act](through(f"{at}.ln1", f"{mlp}.W_in", f"{mlp}.b_in", x))
+            x = p[f"{at}.ln1.w"][:, None] * x + product(true, p[f"{mlp}.W_out"], hidden)
+            x = standard(x + p[f"{at}.ln1.b"][:, None] + bias(f"{mlp}.b_out"))
+        return x if layer == last else x * p[f"{at}.{end(layer)}.w"][:, None] + p[f"{at}.{end(layer)}.b"][:, None]
+
+    def end(layer: int) -> str:
+        """The norm with which a layer ends."""
+        return "ln2" if config.has_mlp(layer) else "ln1"
 
     # layer 0: tables over (position, token), from which the batch picks its entries
     rows = asked if last == 0 else every
@@ -101,8 +113,10 @@ def read_logits(
         take(rows, p["pos_embed.W_pos"]) + b_o,
     ])  # fmt: skip
     if last == 0 and config.norm == "none":
-        return _folded(config, p, w_u, parts, columns).reshape(-1, len(read), batch)
-    x = after_attention(0, product(parts, columns))
+        return _folded(config, true, p, w_u, parts, columns).reshape(-1, len(read), batch)
+    if config.norm == "post":
+        parts = parts - parts.mean(axis=1, keepdims=True)  # the norm would centre every column
+    x = after_attention(0, product(true, parts, columns))
 
     for layer in range(1, config.n_layers):
         at, rows = f"blocks.{layer}", asked if layer == last else every
@@ -114,23 +128,27 @@ def read_logits(
         def split(name: str, x: Array, at: str = at, heads: tuple[int, ...] = heads) -> Array:
             w = p[f"{at}.attn.W_{name}"].transpose(1, 0, 2).reshape(d, d)
             b = p[f"{at}.attn.b_{name}"].reshape(d, 1) if config.bias else 0.0
-            return (product(w, x) + b).reshape(heads)
+            return (product(true, w, x) + b).reshape(heads)
 
         seen = normalised(f"{at}.ln1", x) if config.norm == "pre" else x
         q = split("Q", at_rows(seen)) * config.d_head**-0.5
         k, v = (split(name, seen).transpose(2, 0, 1, 3) for name in "KV")
         scores = compare(true, q, k) + _unseen(rows, n_pos)[:, None, :, None]
         z = attend(true, scores, v).reshape(d, -1)
-        x = at_rows(x) + product(p[f"{at}.attn.W_O"].reshape(d, d), z) + bias(f"{at}.attn.b_O")
+        x = at_rows(x) + product(true, p[f"{at}.attn.W_O"].reshape(d, d), z) + bias(f"{at}.attn.b_O")
         x = after_attention(layer, x)
 
-    if config.norm == "pre":
-        x = normalised("ln_final", x)
-    return (product(w_u, x) + bias("unembed.b_U")).reshape(-1, len(read), batch)
+    if config.norm == "none":
+        logits = product(true, w_u, x) + bias("unembed.b_U")
+    else:
+        x, ln = (standard(x), "ln_final") if config.norm == "pre" else (x, f"blocks.{last}.{end(last)}")
+        logits = through(ln, "unembed.W_U", "unembed.b_U", x)
+    return logits.reshape(-1, len(read), batch)
 
 
 def _folded(
     config: ModelConfig,
+    true: Array,
     p: dict[str, Array],
     w_u: Array,
     parts: Float[Array, "part d_model"],
@@ -149,11 +167,17 @@ def _folded(
         b = [p[f"{mlp}.b_in"], b_u + p[f"{mlp}.b_out"] @ w_u] if config.bias else b
     w = parts @ jnp.concatenate(w, axis=1)
     w = w.at[-n_read:].add(jnp.concatenate(b)[None]) if config.bias else w
-    both = product(w, columns)
+    both = product(true, w, columns)
     if not config.has_mlp(0):
         return both
     hidden, logits = both[: config.d_mlp], both[config.d_mlp :]
-    return logits + product(p[f"{mlp}.W_out"] @ w_u, ACTS[config.act](hidden))
+    return logits + product(true, p[f"{mlp}.W_out"] @ w_u, ACTS[config.act](hidden))
+
+
+def standard(x: Float[Array, "*axes"], axis: int = 0, centred: bool = False) -> Float[Array, "*axes"]:
+    """x with mean 0 and variance 1 along an axis; `centred` if the mean is 0 already."""
+    x = x if centred else x - x.mean(axis, keepdims=True)
+    return x * jax.lax.rsqrt(jnp.square(x).mean(axis, keepdims=True) + NORM_EPS)
 
 
 def take(rows: np.ndarray, x: Shaped[Array, "pos ..."]) -> Shaped[Array, "row ..."]:
@@ -163,9 +187,20 @@ def take(rows: np.ndarray, x: Shaped[Array, "pos ..."]) -> Shaped[Array, "row ..
     return x[int(rows[0]) : int(rows[-1]) + 1 : step] if even else x[rows]
 
 
-def product(w: Float[Array, "d e"], x: Float[Array, "d column"]) -> Float[Array, "e column"]:
+@jax.custom_vjp
+def product(true: Bool[Array, ""], w: Float[Array, "d e"], x: Float[Array, "d column"]) -> Float[Array, "e column"]:
     """w^T x for many columns."""
-    return jnp.einsum("de,dn->en", w, x)
+    return apart(true, w.T) @ x
+
+
+def _product_backward(saved: tuple[Array, Array, Array], dy: Array) -> tuple[None, Array, Array]:
+    r"""dw = x dy^T;   dx = w dy. The longer side of dw comes first: 28 us against 80 for 32 x 64 of 640 columns."""
+    true, w, x = saved
+    dw = x @ dy.T if len(x) >= len(dy) else apart(true, dy @ x.T).T
+    return None, dw, w @ dy
+
+
+product.defvjp(lambda *args: (product(*args), args), _product_backward)
 
 
 def _one_hot(d_vocab: int, tokens: Int[Array, "pos batch"]) -> Float[Array, "pos vocab batch"]:
