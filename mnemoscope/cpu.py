@@ -51,6 +51,7 @@ def after(first: Shaped[Array, "..."], tree: Tree) -> Tree:
 
 
 def compiler_options(mesh: Mesh) -> dict[str, bool | str] | None:
-    """What the compiler is told about a program for these devices."""
-    on_cpu = mesh.devices.flat[0].platform == "cpu"
-    return {"xla_disable_hlo_passes": "cpu-parallel-task-assigner"} if on_cpu else None
+    """What the compiler is told about a program for these devices: nothing is shared between cores, whoever asks for it."""
+    if mesh.devices.flat[0].platform != "cpu":
+        return None
+    return {"xla_disable_hlo_passes": "cpu-parallel-task-assigner", "xla_cpu_multi_thread_eigen": False}
