@@ -137,7 +137,9 @@ def draw(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""])
     def folded(key: PRNGKeyArray, step: Array) -> Array:
         return jax.random.key_data(jax.random.fold_in(key, step))
 
-    data = kept(step >= 0, folded, data_key, step)
+    data = kept(
+        step >= 0, folded, data_key, step
+    )  # as one operation: its own are many, and all ready at a step's start
     keys = jax.random.split(jax.random.wrap_key_data(data, impl=jax.random.key_impl(data_key)), spec.batch)
     world = spec.task.at_step(world, step)
     return jax.vmap(lambda key: spec.task.sample(world, key=key))(keys)
@@ -152,6 +154,7 @@ def trained_shapes(spec: Spec) -> dict[str, tuple[int, ...]]:
 
 def joined(spec: Spec, tree: Params) -> Float[Array, "trained"]:
     """The trained parameters, or their gradient, as one vector."""
+    # the empty piece: a Spec may freeze everything
     return jnp.concatenate([jnp.zeros(0), *(tree[name].ravel() for name in trained_shapes(spec))])
 
 

@@ -6,8 +6,8 @@ Four things make the difference, and none changes a value by more than rounding:
    scores are therefore computed once for each such pair, not once for each sample, and picked out by one-hot products.
 2. *Only what is read.* The last layer is computed at the positions that the loss reads.
 3. *Weights first.* With one layer and no norm, nothing but sums stands between attention and what follows, so the
-   matrices are multiplied with each other before they meet the batch. What a norm adds to its columns' mean and scale is
-   done to the weights that read them.
+   matrices are multiplied with each other before they meet the batch. A norm's own scale and
+   shift are folded into the weights that read it.
 4. *Batch last.* Every large product is W[d, e]^T x[d, columns], and attention is sums over short unrolled axes,
    vectorised along the batch.
 
@@ -55,10 +55,9 @@ def read_logits(
         other = tuple(i for i in range(x.ndim) if i != axis % x.ndim)
         return standard(x, axis) * jnp.expand_dims(p[f"{name}.w"], other) + jnp.expand_dims(p[f"{name}.b"], other)
 
-    def through(ln: str, w: str, b: str, x: Float[Array, "d_model column"]) -> Float[Array, "e column"]:
-        """w^T (scale x + shift) + b: what the norm `ln` does to standard columns is done to the weights that read them."""
-        weights = w_u if w == "unembed.W_U" else p[w]
-        return product(true, p[f"{ln}.w"][:, None] * weights, x) + (p[f"{ln}.b"] @ weights)[:, None] + bias(b)
+    def through(ln: str, w: Array, b: str, x: Float[Array, "d_model column"]) -> Float[Array, "e column"]:
+        """w^T (scale x + shift) + b, for standard columns x and the scale and shift of the norm `ln`."""
+        return product(true, p[f"{ln}.w"][:, None] * w, x) + (p[f"{ln}.b"] @ w)[:, None] + bias(b)
 
     def after_attention(layer: int, x: Float[Array, "d_model column"]) -> Float[Array, "d_model column"]:
         """From the stream after attention to the next layer's; after a last norm that comes after its layer, standard columns."""
@@ -71,7 +70,7 @@ def read_logits(
             return x + product(true, p[f"{mlp}.W_out"], hidden) + bias(f"{mlp}.b_out")
         x = standard(x, centred=layer == 0)
         if config.has_mlp(layer):
-            hidden = ACTS[config.act](through(f"{at}.ln1", f"{mlp}.W_in", f"{mlp}.b_in", x))
+            hidden = ACTS[config.act](through(f"{at}.ln1", p[f"{mlp}.W_in"], f"{mlp}.b_in", x))
             x = p[f"{at}.ln1.w"][:, None] * x + product(true, p[f"{mlp}.W_out"], hidden)
             x = standard(x + p[f"{at}.ln1.b"][:, None] + bias(f"{mlp}.b_out"))
         return x if layer == last else x * p[f"{at}.{end(layer)}.w"][:, None] + p[f"{at}.{end(layer)}.b"][:, None]
@@ -142,7 +141,7 @@ def read_logits(
         logits = product(true, w_u, x) + bias("unembed.b_U")
     else:
         x, ln = (standard(x), "ln_final") if config.norm == "pre" else (x, f"blocks.{last}.{end(last)}")
-        logits = through(ln, "unembed.W_U", "unembed.b_U", x)
+        logits = through(ln, w_u, "unembed.b_U", x)
     return logits.reshape(-1, len(read), batch)
 
 
