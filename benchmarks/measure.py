@@ -209,7 +209,7 @@ print(first[0])
     helps = []
     for _ in range(5):
         began = time.perf_counter()
-        subprocess.check_output([sys.executable, "-m", "mnemoscope.cli", "--help"])
+        subprocess.check_output([sys.executable, "-m", "mnemoscope", "--help"])
         helps.append(time.perf_counter() - began)
     return {"help": statistics.median(helps), "first_step_cold": cold, "first_step_known": known}
 

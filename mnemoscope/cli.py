@@ -680,7 +680,3 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -6,6 +6,7 @@ thousands of lanes); None takes them one after another, which is what a CPU core
 
 import warnings
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 import jax
@@ -16,6 +17,19 @@ from mnemoscope.config import Notice, UserError
 
 BY_SEED, SAME = PartitionSpec("seed"), PartitionSpec()
 OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"  # what a device says of which too much was asked
+
+
+def different_seeds(seeds: Any) -> tuple[int, ...]:
+    """The seeds that a caller asks for, as whole numbers; anything else is refused, not rounded."""
+    try:
+        wanted = tuple(index(seed) for seed in seeds)
+    except TypeError:
+        wanted = ()
+    if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
+        raise UserError(
+            f"seeds must be different whole numbers from 0 up, at least one, for example range(8), got {seeds!r}"
+        )
+    return wanted
 
 
 def device_mesh(n_seeds: int) -> Mesh:

@@ -28,7 +28,7 @@ from mnemoscope.config import UserError
 from mnemoscope.cpu import after, compiler_options, kept
 from mnemoscope.loss import loss_and_gradient
 from mnemoscope.model import Transformer, init, parameter_shapes
-from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
+from mnemoscope.seeds import device_mesh, different_seeds, for_each_seed, lanes_for, spread
 from mnemoscope.sinks import Sink
 from mnemoscope.spec import Spec
 from mnemoscope.tasks import Example, Task, World
@@ -281,9 +281,7 @@ def fit(
     The caller pays for what it hands in: `observe` is compiled once and runs at each look. With a `keeper` a training that
     was cut off goes on from the stop at which it was kept, to the same bits. A `sink` gets numbers at every stop.
     """
-    wanted = tuple(int(seed) for seed in seeds)
-    if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
-        raise UserError(f"seeds must be different whole numbers from 0 up, at least one, got {list(wanted)}")
+    wanted = different_seeds(seeds)
     if spec.imported:
         raise UserError(f"the model {spec.imported} was imported, not trained; 'mnemoscope import' stores it again")
     program = programs(spec, len(wanted))

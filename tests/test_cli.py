@@ -14,7 +14,7 @@ ENV = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
 
 def mnemoscope(*args, store=None, **more):
     env = ENV | ({"MNEMOSCOPE_STORE": str(store)} if store else {}) | more
-    command = [sys.executable, "-m", "mnemoscope.cli", *map(str, args)]
+    command = [sys.executable, "-m", "mnemoscope", *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=300)
 
 

@@ -1,6 +1,7 @@
 """Training by other routes: a Python loop, seeds alone, one golden step, and the number of compilations."""
 
 import os
+import re
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from mnemoscope import train
 from mnemoscope.config import UserError
 from mnemoscope.model import ModelConfig, Transformer, forward
-from mnemoscope.seeds import device_mesh
+from mnemoscope.seeds import device_mesh, different_seeds
 from mnemoscope.spec import SGD, Adam, Spec
 from mnemoscope.tasks import Permutation
 from mnemoscope.train import (
@@ -242,6 +243,16 @@ def test_training_learns_what_the_oracle_knows():
 def test_seeds_that_cannot_be(seeds):
     with pytest.raises(UserError, match="seeds must be different whole numbers from 0 up"):
         fit(SMALL, seeds)
+
+
+@pytest.mark.parametrize("seeds", [8, [0.5], ["1"], None])
+def test_seeds_that_are_no_seeds(seeds):
+    with pytest.raises(UserError, match=re.escape(f"for example range(8), got {seeds!r}")):
+        different_seeds(seeds)
+
+
+def test_seeds_of_every_whole_kind():
+    assert different_seeds(np.arange(3)) == different_seeds(jnp.arange(3)) == different_seeds(range(3)) == (0, 1, 2)
 
 
 def test_asking_for_a_seed_that_was_not_run():
