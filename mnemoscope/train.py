@@ -137,9 +137,8 @@ def draw(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""])
     def folded(key: PRNGKeyArray, step: Array) -> Array:
         return jax.random.key_data(jax.random.fold_in(key, step))
 
-    data = kept(
-        step >= 0, folded, data_key, step
-    )  # as one operation: its own are many, and all ready at a step's start
+    # as one operation: its own are many, and all ready at a step's start
+    data = kept(step >= 0, folded, data_key, step)
     keys = jax.random.split(jax.random.wrap_key_data(data, impl=jax.random.key_impl(data_key)), spec.batch)
     world = spec.task.at_step(world, step)
     return jax.vmap(lambda key: spec.task.sample(world, key=key))(keys)

@@ -323,12 +323,18 @@ def loss_and_gradient(config, params, example, read, still, plain, dtype):
 
 
 NARROW = {"d_head": 1, "n_heads": 2, "n_layers": 1, "norm": "pre", "d_mlp": 0, "mlp_on": (), "act": "relu"}
+# more sequences than tokens, read from the first position on
+BY_TOKEN = NARROW | {"d_head": 3, "d_mlp": 7, "mlp_on": None, "bias": True, "unembed_bias": True, "tied": False}
 
 
 @settings(max_examples=8)
-@example(NARROW | {"bias": True, "unembed_bias": True, "tied": True}, 9, {3}, True)
-@given(shapes, st.integers(0, 99), st.sets(st.integers(0, N_CTX - 1), min_size=1), st.booleans())
-def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, freeze):
+@example(NARROW | {"bias": True, "unembed_bias": True, "tied": True}, 9, {3}, True, 5)
+@example(BY_TOKEN | {"norm": "none"}, 1, {0, 2, 7}, False, 9)
+@example(BY_TOKEN | {"norm": "post"}, 2, {0, 8}, False, 9)
+@given(
+    shapes, st.integers(0, 99), st.sets(st.integers(0, N_CTX - 1), min_size=1), st.booleans(), st.sampled_from([5, 9])
+)
+def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, freeze, batch):
     """1e-12 relative in float64 and 1e-6 in float32: the rewrite is exact, what is left is rounding.
 
     A norm over two or three units near zero loses digits in float32 on any route; there the two may lie apart by four times what
@@ -337,7 +343,7 @@ def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, free
     config, read = config_of(shape), tuple(sorted(read))
     assert fast.applies(config, D_VOCAB, N_CTX)
     rng = np.random.default_rng(seed)
-    drawn = (*rng.integers(0, D_VOCAB, (2, 5, N_CTX)), rng.uniform(0.5, 1, (5, N_CTX)).astype(np.float32))
+    drawn = (*rng.integers(0, D_VOCAB, (2, batch, N_CTX)), rng.uniform(0.5, 1, (batch, N_CTX)).astype(np.float32))
     still = {"embed.W_E", "blocks.0.attn.W_V"} if freeze else set()
 
     def route(plain, dtype, nudges=None):
