@@ -29,7 +29,7 @@ from mnemoscope.model import kernel
 from mnemoscope.model.config import ModelConfig
 from mnemoscope.model.forward import ACTS, NORM_EPS
 
-VECTOR = 16  # numbers in the widest register: rows of whole registers are 2% faster than 518 columns
+VECTOR = 16  # columns come in whole registers: 528 are 2% faster than 518 on a core, 7% on an H200
 
 
 def applies(config: ModelConfig, d_vocab: int, n_ctx: int) -> bool:
