@@ -23,6 +23,8 @@ RIVALS = {
     "source": ("source", 1, 1), "one": ("ours", 1, 1), "one core, many": ("ours", 1, 32), "two cores, many": ("ours", 2, 32),
 }  # fmt: skip
 
+BESIDE = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # this process holds most of the device's memory
+
 
 def child(function: str, cores: int | None = None, env: dict | None = None, **arguments) -> dict:
     """One measurement, in a fresh process."""
@@ -115,7 +117,7 @@ PARTS = {
     },
     "gpu": {
         "agreement": measure.agreement, "budget": measure.budget, "birth": measure.birth_steps,
-        "evaluation": lambda: measure.evaluation("full"), "growth": growth_on_gpu,
+        "evaluation": lambda: child("evaluation", env=BESIDE, scale="full"), "growth": growth_on_gpu,
         "norm": lambda: {"1024": measure.ours(True, 1024)["rate"]}, "blocks": blocks,
     },
 }  # fmt: skip
