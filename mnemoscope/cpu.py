@@ -7,7 +7,7 @@ cost more than they gain there:
 2. Operations that are ready at the same time are shared with the other cores once there are more than eight; where a step
    goes on is then a matter of chance, and its data wander from cache to cache. `after` makes operations wait for others.
 3. Large operations are cut into one piece a core: `compiler_options` leaves them in one.
-4. A transposition is folded into the product before or after it, whichever way round that product is then slow: `apart`.
+4. A transposition is folded into the product before it, which may be slow the other way round: `apart`.
 
 Every core is a device of its own and trains its own seeds, so the second and third only disturb, and one of them is enough to do
 so. 36 rounds in turns on two cores (d=32, 2 heads, batch 128, 32 seeds, jax 0.10.2): 616,000 samples/s with both habits, 612,000

@@ -215,7 +215,7 @@ def product(
     data: Float[Array, "lower column"] | None = None,
 ) -> Float[Array, "e column"]:
     """w^T [x; data] for many columns; nobody asks for the gradient of data."""
-    return apart(true, w.T) @ _stacked(x, data)
+    return w.T @ _stacked(x, data)
 
 
 def _stacked(x: Array, data: Array | None) -> Array:
