@@ -1,0 +1,177 @@
+"""What 0.1 drew, trained and wrote, so that nothing of it changes unnoticed.
+
+    python tests/goldens.py          writes tests/golden/*.json anew (and says what changed)
+
+Three files of numbers, and a store:
+
+    specs.json      JSON and digest of every study's Specs at both scales, and every default
+    draws.json      for every task the integers of its world and of two batches, exactly
+    losses.json     for every task, optimizer and forward pass the loss of each of twenty steps
+    store-0.1/      a store written by 0.1 (commit d79c95e): a run of every case, an imported model,
+                    two findings and a ledger
+
+A changed number here means that the same Spec trains to something else: raise `format` in `Spec`, say so
+in CHANGELOG.md, and only then write the files anew. The store is never written again.
+"""
+
+import hashlib
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from pydantic_core import PydanticUndefined
+
+from mnemoscope.model import ModelConfig
+from mnemoscope.spec import SGD, Adam, Spec
+from mnemoscope.studies import STUDIES
+from mnemoscope.tasks import Bigrams, Cycle, Facts, Hops, Permutation, Task
+from mnemoscope.train import draw, fit, seed_keys
+
+FOLDER = Path(__file__).parent / "golden"
+SEEDS = (0, 7)
+STEPS = 20
+
+ONE_HEAD = ModelConfig(d_model=8, n_heads=1, d_mlp=8)
+BAG = ModelConfig(
+    d_model=8, n_heads=1, head_dim=8, d_mlp=8, positions=False, attn_residual=False,
+    attention="linear", bias=False, unit_embeddings=True,
+)  # fmt: skip
+
+
+def _spec(task: Any, model: ModelConfig = ONE_HEAD, **rest: Any) -> Spec:
+    return Spec(task=task, model=model, steps=STEPS, batch=8, **rest)
+
+
+# what is trained: every task, optimizer and forward pass is in one of them
+CASES: dict[str, Spec] = {
+    "permutation, pair tables": _spec(Permutation(n_symbols=3)),
+    "permutation, pair tables, two layers, pre": _spec(
+        Permutation(n_symbols=4, repeat=0.5, repeat_of="any"),
+        ModelConfig(d_model=8, n_heads=2, n_layers=2, d_mlp=8, norm="pre"),
+    ),
+    "permutation, pair tables, post, frozen": _spec(
+        Permutation(n_symbols=4, repeat=0.3, split_seed=3),
+        ModelConfig(d_model=8, n_heads=2, d_mlp=8, norm="post", frozen=("*.W_E",)),
+    ),
+    "permutation, adam with everything": _spec(
+        Permutation(n_symbols=3),
+        optimiser=Adam(
+            lr=0.01, b1=0.8, b2=0.99, eps=1e-6, weight_decay=0.1, schedule="cosine", warmup=5, clip=0.5
+        ),
+    ),
+    "cycle, sgd with everything, held back": _spec(
+        Cycle(n_symbols=4, length=5),
+        optimiser=SGD(lr=0.1, momentum=0.9, weight_decay=0.01),
+        release=(("*.W_O", 10),),
+    ),
+    "bigrams, score tables in chunks": _spec(Bigrams(length=16)),
+    "bigrams, plain, two heads": _spec(
+        Bigrams(length=16, triggers="random", outputs="bigram", loss="all"),
+        ModelConfig(d_model=8, n_heads=2, d_mlp=8),
+    ),
+    "facts, token counts": _spec(Facts(subjects=6, relations=3, per_relation=2, length=8), BAG),
+    "hops, early readout, schedule, watched": _spec(
+        Hops(n=3, k=2, schedule=((0, (1.0, 0.0)), (10, (0.0, 1.0)))),
+        ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False),
+        watch="hops",
+        looks=4,
+    ),
+}  # fmt: skip
+
+# what is only drawn from
+TASKS = {name.split(",")[0] + f" {n}": spec.task for n, (name, spec) in enumerate(CASES.items())} | {
+    "bigrams, noise": Bigrams(length=16, noise=0.3),
+    "facts, even": Facts(subjects=6, relations=3, per_relation=2, length=8, answers="even"),
+}
+
+CLASSES = (Permutation, Cycle, Bigrams, Facts, Hops, ModelConfig, Adam, SGD, Spec)
+
+
+def specs() -> dict[str, Any]:
+    """Every study's Specs with their digests, and every field's default."""
+    found = {
+        f"{study.name}/{scale}/{name}": {
+            "seeds": setting.seeds,
+            "digest": setting.spec.digest(),
+            "spec": setting.spec.canonical_json(),
+        }
+        for study in STUDIES.values()
+        for scale in ("quick", "full")
+        for name, setting in study.settings(scale).items()
+    }
+    defaults = {
+        cls.__name__: {
+            name: "required" if field.default is PydanticUndefined else repr(field.default)
+            for name, field in cls.model_fields.items()
+        }
+        for cls in CLASSES
+    }
+    return {"studies": found, "defaults": defaults}
+
+
+def _integers(tree: Any) -> dict[str, Any]:
+    """The whole-number arrays of a tree: the first of them to look at, the hash of all to compare."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+    whole = [leaf.astype("<i8") for leaf in leaves if leaf.dtype.kind in "iu"]
+    digest = hashlib.sha256()
+    for leaf in whole:
+        digest.update(f"{leaf.shape}".encode() + leaf.tobytes())
+    return {
+        "first": [leaf.ravel()[:12].tolist() for leaf in whole],
+        "sha256": digest.hexdigest(),
+    }
+
+
+@partial(jax.jit, static_argnames="task")
+def _drawn(task: Task, seed: int) -> dict[str, Any]:
+    """A seed's world, and the batches of steps 0 and 15 that its training would see."""
+    for_world, _, for_data = seed_keys(seed)
+    world = task.world(key=for_world)
+    batches = {step: draw(_spec(task), world, for_data, jax.numpy.array(step)) for step in (0, 15)}
+    return {"world": world} | {f"step {n}": (b.tokens, b.targets) for n, b in batches.items()}
+
+
+def draws() -> dict[str, Any]:
+    """The integers that every task draws, for each seed."""
+    return {
+        f"{name}, seed {seed}": {part: _integers(tree) for part, tree in _drawn(task, seed).items()}
+        for name, task in TASKS.items()
+        for seed in SEEDS
+    }
+
+
+def losses_of(name: str) -> list[list[float]]:
+    """The loss of each step of a case, seed by seed."""
+    run = fit(CASES[name], SEEDS)
+    return [[float(f"{x:.8g}") for x in row] for row in run.losses]
+
+
+def losses() -> dict[str, Any]:
+    """The losses of every case."""
+    return {name: losses_of(name) for name in CASES}
+
+
+FILES = {"specs.json": specs, "draws.json": draws, "losses.json": losses}
+
+
+def read(name: str) -> dict[str, Any]:
+    """One of the files."""
+    return json.loads((FOLDER / name).read_text())
+
+
+def write() -> None:
+    """Write the files anew."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, make in FILES.items():
+        path = FOLDER / name
+        text = json.dumps(make(), indent=1) + "\n"
+        before = path.read_text() if path.exists() else ""
+        path.write_text(text)
+        print(name, "is as it was" if text == before else "has changed")
+
+
+if __name__ == "__main__":
+    write()
