@@ -545,8 +545,10 @@ def memories(
     from mnemoscope.engine import use_all_devices
 
     use_all_devices()
+    from mnemoscope.numerics import fixed_numerics
+
     chosen = tuple(SEEDS[0] + i for i in range(seeds))
-    with _console(stderr=True).status(f"{action}: {seeds} seeds, {samples // batch:,} steps"):
+    with fixed_numerics(), _console(stderr=True).status(f"{action}: {seeds} seeds, {samples // batch:,} steps"):
         found = errors(cell, chosen)
     finite = np.isfinite(found)
     lost = [seed for seed, fine in zip(chosen, finite, strict=True) if not fine]
@@ -586,37 +588,51 @@ def _flat(spec: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def check(repair: bool = False, store: StoreDir = DEFAULT_STORE) -> None:
+def check(repair: bool = False, retrain: int = 0, store: StoreDir = DEFAULT_STORE) -> None:
     """Verify every stored run, finding and ledger against its checksum, and say what is damaged.
 
     Args:
-        repair: Take out what is damaged and train its runs again; findings and ledgers are made again by the next 'mnemoscope run'.
+        repair: Train damaged runs again and then replace them; take out damaged findings and ledgers, which the next
+            'mnemoscope run' makes again.
+        retrain: Also train so many stored seeds again, chosen at random, and compare: to the bit with what the same kind of
+            CPU trained; on other devices the start to 1e-5 and the first loss to 1e-3, since later numbers drift apart.
     """
+    if retrain < 0:
+        raise UserError(f"--retrain must be a number of seeds from 0 up, got {retrain}")
     kept = _open(store)
-    damaged = kept.check()
-    for damage in damaged:
-        print(str(UserError(f"damaged {damage.kind} {damage.name[:60]}: {damage.why}")))
-    if not damaged:
-        print(
-            f"nothing is damaged: {len(kept.rows())} runs and all findings and ledgers in {kept.folder} are as they were written"
-        )
-    elif not repair:
+    found = kept.check()
+    unreadable = [damage for damage in found if not damage.damaged]
+    damaged = [damage for damage in found if damage.damaged]
+    for damage in found:
+        how = "damaged" if damage.damaged else "cannot be read:"
+        print(str(UserError(f"{how} {damage.kind} {damage.name[:60]}: {damage.why}")))
+    if not found:
+        runs = len(kept.rows())
+        print(f"nothing is damaged: {runs} runs and all findings and ledgers in {kept.folder} are as they were written")
+    if damaged and not repair:
         raise UserError(
-            f"{len(damaged)} damaged; 'mnemoscope check --repair' takes them out and trains again what they held"
+            f"{len(damaged)} damaged; 'mnemoscope check --repair' trains their runs again and takes the rest out"
         )
-    else:
+    if damaged:
         _repair(kept, damaged)
+    if unreadable:
+        raise UserError(
+            f"{len(unreadable)} cannot be read, which does not make them damaged: no repair touches them; ask whoever owns "
+            "the files, or look at the disk"
+        )
+    if retrain:
+        _retrain(kept, retrain)
 
 
 def _repair(kept: "Store", damaged: "list[Damage]") -> None:
-    from mnemoscope.engine import compiled, obtain, use_all_devices
+    from mnemoscope.engine import compiled, train_again, use_all_devices
     from mnemoscope.spec import Spec
 
     use_all_devices(cache=compiled())
     rows = {row.id: row for row in kept.rows()}
     for damage in sorted(damaged, key=lambda damage: damage.kind == "run"):
-        kept.forget(damage)  # one at a time: what is not trained again yet is still known as damaged
         if damage.kind != "run":
+            kept.forget(damage)
             continue
         row = rows[damage.name]
         try:
@@ -624,20 +640,43 @@ def _repair(kept: "Store", damaged: "list[Damage]") -> None:
         except ValueError:
             spec = None
         if spec is None or spec.digest() != row.spec or not 0 <= row.first <= row.last < row.first + MOST_SEEDS:
+            kept.forget(damage)
             print(
                 f"run {row.id} is taken out; its row is damaged too, so the next 'mnemoscope run' of its study trains it"
             )
             continue
         if spec.imported:
+            kept.forget(damage)
             print(
                 f"run {row.id} is taken out; it was imported, so only its folder can bring it back: mnemoscope import"
             )
             continue
         with _console(stderr=True).status(f"training {row.id}"):
-            obtain(kept, spec, range(row.first, row.last + 1))
+            train_again(kept, row)  # what is damaged stays known as that until it is replaced
         print(f"run {row.id} was trained again")
     left = sum(damage.kind != "run" for damage in damaged)
     print(f"repaired; {left} findings and files are made again by the next 'mnemoscope run'" if left else "repaired")
+
+
+def _retrain(kept: "Store", number: int) -> None:
+    from mnemoscope.audit import choose_seeds, retrain_seed
+    from mnemoscope.engine import compiled, use_all_devices
+
+    use_all_devices(cache=compiled())
+    chosen, left_out = choose_seeds(kept, number)
+    if left_out:
+        print(f"{left_out} stored seeds are not compared: another program trained them, or nobody did")
+    if not chosen:
+        raise UserError("no stored seed was trained by this program, so there is nothing to compare")
+    wrong = 0
+    for row, seed in chosen:
+        name = f"run {row.id}, seed {seed}"
+        with _console(stderr=True).status(f"training {name}"):
+            found = retrain_seed(kept, row, seed)
+        wrong += not found.same
+        print(f"{'same' if found.same else 'OTHER NUMBERS'}: {name}: {found.words}")
+    if wrong:
+        raise UserError(f"{wrong} of {len(chosen)} seeds came out otherwise: these runs cannot be made again here")
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -18,16 +18,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-import mnemoscope
 from mnemoscope.config import UserError
 from mnemoscope.engine import ACCELERATOR_BLOCK, BLOCK, hardware, pieces, select, use_all_devices, versions
+from mnemoscope.fingerprint import TrainedBy, trained_by
 from mnemoscope.probes.watch import watch_of
 from mnemoscope.seeds import OUT_OF_MEMORY
 from mnemoscope.spec import Spec
@@ -50,16 +49,10 @@ def _line(error: Exception) -> str:
 # ---- on a worker
 
 
-@cache
-def _source() -> str:
-    """A fingerprint of the package: releases have a number, and what lies between them has not."""
-    home = Path(mnemoscope.__file__).parent
-    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(home.rglob("*.py")))).hexdigest()[:12]
-
-
 def _must_agree() -> dict[str, str]:
     """What client and workers must have in common: everything that a trained number may depend on, but the machine."""
-    return {name: v for name, v in versions().items() if name not in ("python", "scipy")} | {"source": _source()}
+    ours = trained_by().model_dump(mode="json", exclude={"device"})
+    return {"numpy": versions()["numpy"]} | {name: str(value) for name, value in ours.items()}
 
 
 @cache
@@ -85,7 +78,7 @@ def train_block(spec_json: str, seeds: list[int], topic: str, number: int) -> di
     from distributed import get_worker
 
     worker, began, told = get_worker(), time.monotonic(), 0.0
-    spec = Spec.model_validate_json(spec_json)
+    spec, origin = Spec.model_validate_json(spec_json), trained_by()
 
     def tell(steps: int, _: int) -> None:
         nonlocal told
@@ -101,7 +94,7 @@ def train_block(spec_json: str, seeds: list[int], topic: str, number: int) -> di
     data = save(arrays_of(run))
     return {
         "spec": spec.digest(), "seeds": list(run.seeds), "data": data, "sha256": hashlib.sha256(data).hexdigest(),
-        "seconds": time.monotonic() - began, "machine": hardware(),
+        "seconds": time.monotonic() - began, "machine": hardware(), "trained_by": origin.canonical_json(),
     }  # fmt: skip
 
 
@@ -173,7 +166,10 @@ def checked(spec: Spec, seeds: list[int], answer: Mapping[str, Any]) -> Run:
     except SafetensorError as error:
         raise ValueError(f"an answer that is no run ({error})") from error
     check_arrays(spec, len(seeds), arrays)
-    return run_of(spec, seeds, arrays)
+    origin, ours = TrainedBy.model_validate_json(answer["trained_by"]), trained_by()
+    if origin.program() != ours.program():
+        raise ValueError(f"an answer by another program ({origin}; ours is {ours})")
+    return run_of(spec, seeds, arrays, (origin,))
 
 
 class Cluster:
@@ -196,7 +192,7 @@ class Cluster:
         """Train every seed that the store lacks, all settings at once. Raises for blocks that failed three times, at the end."""
         lacking: dict[str, tuple[str, Spec, set[int]]] = {}  # by digest: two settings may share a Spec
         for name, (spec, seeds) in wanted.items():
-            missing = store.blocks(spec, seeds)[1]
+            missing = store.blocks(spec, seeds, trained_by().program())[1]
             if missing:
                 lacking.setdefault(spec.digest(), (name, spec, set()))[2].update(missing)
         if lacking:
@@ -366,7 +362,7 @@ class _Session:
     def _land(self, block: Block, run: Run, answer: Mapping[str, Any]) -> None:
         """Store what the store does not hold yet: another process, or another try, may have been faster."""
         with self.store.alone(f"land {block.spec.digest()}"):  # two clients that look at once would both store it
-            missing = self.store.blocks(block.spec, block.seeds)[1]
+            missing = self.store.blocks(block.spec, block.seeds, trained_by().program())[1]
             for part in pieces(missing, len(block.seeds)) if missing else []:
                 self.store.save(
                     select([run], tuple(part)), answer["seconds"] * len(part) / len(block.seeds), answer["machine"]

@@ -8,9 +8,10 @@ unknown keys refused by name, and with one canonical JSON text from which its id
 import difflib
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, TypeVar
+from functools import cache
+from typing import Any, ClassVar, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, model_validator
 
@@ -80,6 +81,23 @@ def parsed(text: str, where: str) -> dict[str, Any]:
 S = TypeVar("S", bound="Strict")
 
 
+@cache
+def _allowed_classes(annotation: Any) -> tuple[type, ...]:
+    """The configuration classes that a field's type names, however deep."""
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
+        return (annotation,)
+    return tuple(cls for part in get_args(annotation) for cls in _allowed_classes(part))
+
+
+def _configurations(value: Any) -> Iterator["Strict"]:
+    """The configurations that a field holds, in tuples and dictionaries too."""
+    if isinstance(value, Strict):
+        yield value
+    elif isinstance(value, tuple | list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _configurations(part)
+
+
 class Strict(BaseModel):
     """A frozen configuration that refuses unknown keys and hashes by its canonical JSON; a refusal is one line."""
 
@@ -105,6 +123,11 @@ class Strict(BaseModel):
         with refusing(cls.__name__):
             return super().model_validate_json(*args, **options)
 
+    def model_copy(self: S, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> S:
+        """The same with some fields changed, checked as any other: pydantic's own copy checks nothing."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**fields | dict(update or {}))
+
     @model_serializer(mode="wrap")
     def _leave_out_later(self, to_dict: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         defaults = {name: type(self).model_fields[name].default for name in self.later}
@@ -119,9 +142,25 @@ class Strict(BaseModel):
                     raise ValueError(unknown(f"key of {cls.__name__}", key, cls.model_fields))
         return data
 
+    @model_validator(mode="after")
+    def _refuse_relatives(self: S) -> S:
+        """A subclass may do anything else under its parent's name: it would have its parent's identity and stored runs."""
+        for name, field in type(self).model_fields.items():
+            for value in _configurations(getattr(self, name)):
+                allowed = _allowed_classes(field.annotation)
+                if type(value) not in allowed:
+                    names = ", ".join(cls.__name__ for cls in allowed)
+                    raise ValueError(
+                        f"{name}: {type(value).__name__} is a class of its own, whose runs could not be told from those of "
+                        f"the class that it extends; allowed: {names}"
+                    )
+        return self
+
     def canonical_json(self) -> str:
         """The same text for the same configuration on every machine: sorted keys, no spaces, defaults written out."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        # by runtime type: a field's declared type would drop what a subclass adds
+        fields = self.model_dump(mode="json", serialize_as_any=True)
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
     def digest(self) -> str:
         """The first 16 hexadecimal digits of the SHA-256 of the canonical JSON."""

@@ -10,17 +10,19 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from typing import cast
 
 import jax
 import numpy as np
 
 from mnemoscope import __version__
 from mnemoscope.config import Notice, UserError
+from mnemoscope.fingerprint import cpu_model, described, trained_by
 from mnemoscope.probes.watch import watch_of
 from mnemoscope.seeds import OUT_OF_MEMORY
 from mnemoscope.sinks import Sink
 from mnemoscope.spec import Spec
-from mnemoscope.store import Store
+from mnemoscope.store import RunRow, Store, block_id
 from mnemoscope.train import Run, fit, programs
 
 # Seeds trained and stored together; what is cut off goes on from where it was kept last. An accelerator needs about a
@@ -35,11 +37,13 @@ def compiled() -> Path:
 
 
 class _Keeper:
-    """Keeps a block under way in the store. Only the same programs on the same machine go on to the same bits."""
+    """Keeps a block under way in the store. Only the same program on the same machine goes on to the same bits."""
 
     def __init__(self, store: Store, spec: Spec, block: Sequence[int]):
-        self.store, self.name = store, f"runs/{spec.digest()}/{block[0]}-{block[-1]}.part"
-        self.by = json.dumps([hardware(), versions()])
+        origin = trained_by()
+        self.store = store
+        self.name = f"runs/{block_id(spec.digest(), block[0], block[-1], origin.program())}.part"
+        self.by = json.dumps([hardware(), versions(), origin.canonical_json()])
         self.next = time.monotonic() + KEEP_SECONDS
 
     def found(self) -> dict[str, np.ndarray] | None:
@@ -77,12 +81,7 @@ def use_all_devices(cache: Path | None = None, at_most: int | None = None) -> No
 def hardware() -> str:
     """The machine in words: devices, and the processor they sit beside."""
     devices = jax.devices()
-    cpu = platform.processor() or platform.machine()
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        cpu = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
+    cpu = cpu_model()
     cores = os.cpu_count() or 1
     if devices[0].platform == "cpu":
         return f"{cores} cores of {cpu}"
@@ -104,7 +103,8 @@ def pieces(seeds: Sequence[int], most: int) -> list[list[int]]:
 
 def _missing_blocks(store: Store, spec: Spec, seeds: Sequence[int]) -> list[list[int]]:
     """The seeds that no stored block holds, cut into blocks."""
-    return pieces(store.blocks(spec, seeds)[1], BLOCK if jax.default_backend() == "cpu" else ACCELERATOR_BLOCK)
+    missing = store.blocks(spec, seeds, trained_by().program())[1]
+    return pieces(missing, BLOCK if jax.default_backend() == "cpu" else ACCELERATOR_BLOCK)
 
 
 def prepare(store: Store, spec: Spec, seeds: Sequence[int]) -> None:
@@ -131,21 +131,37 @@ def obtain(
 
     `progress(done, total)` counts optimiser steps of all seeds that had to be trained. A block that does not fit the
     device's memory is cut in two, and a warning says so: a seed trains the same in any block. A `sink` follows
-    each block, under the name and its seeds.
+    each block, under the name and its seeds. All seeds come from one program: this one, unless another has them all already,
+    which a warning says.
     """
 
     def waiting() -> None:
         warnings.warn("another process is training this already; waiting for it", Notice, stacklevel=2)
 
     with store.alone(spec.digest(), waiting):
-        _train_missing(store, spec, seeds, progress, sink, name or spec.digest())
-    return select([store.load(row) for row in store.blocks(spec, seeds)[0]], tuple(seeds))
+        _train(store, spec, _missing_blocks(store, spec, seeds), progress, sink, name or spec.digest())
+    program = trained_by().program()
+    rows = store.blocks(spec, seeds, program)[0]
+    if rows[0].program != program:
+        by = ", ".join(described(row.origin for row in rows))
+        message = f"{name or spec.digest()} was trained by {by}, not by this program; it is used as that"
+        warnings.warn(message, Notice, stacklevel=2)
+    return select([store.load(row) for row in rows], tuple(seeds))
 
 
-def _train_missing(
-    store: Store, spec: Spec, seeds: Sequence[int], progress: Callable[[int, int], None] | None, sink: Sink | None, name: str
+def train_again(store: Store, row: RunRow, progress: Callable[[int, int], None] | None = None) -> None:
+    """Train a stored block again and put it in the place of what is stored, which stays until then."""
+    spec = Spec.model_validate_json(row.spec_json)
+    with store.alone(spec.digest()):
+        _train(store, spec, [list(range(row.first, row.last + 1))], progress, None, row.id)
+        if row in store.rows(row.spec):  # another program's, or now in smaller blocks: the new ones stand beside it
+            store.delete(row)
+
+
+def _train(
+    store: Store, spec: Spec, blocks: list[list[int]], progress: Callable[[int, int], None] | None, sink: Sink | None, name: str
 ) -> None:  # fmt: skip
-    blocks = _missing_blocks(store, spec, seeds)
+    """Train and store block after block."""
     total = sum(map(len, blocks)) * spec.steps
     behind = 0  # steps of the blocks that are finished
 
@@ -188,9 +204,15 @@ def select(runs: Sequence[Run], seeds: tuple[int, ...]) -> Run:
         return np.stack([read(where[seed][0])[where[seed][1]] for seed in seeds])
 
     one = runs[0]
+    used = {id(where[seed][0]): where[seed][0] for seed in seeds}.values()
+    hashes = None
+    if all(run.world_hashes is not None for run in used):
+        hashes = rows(lambda run: cast(np.ndarray, run.world_hashes))
     return Run(
         one.spec, seeds,
         {k: rows(lambda run, k=k: run.snapshots[k]) for k in one.snapshots},
         one.loss_steps, rows(lambda run: run.losses), rows(lambda run: run.good_steps),
         {k: rows(lambda run, k=k: run.observed[k]) for k in one.observed},
+        hashes,
+        tuple(dict.fromkeys(origin for run in used for origin in run.origins)),
     )  # fmt: skip

@@ -14,16 +14,26 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from mnemoscope.arrays import Array, Float, Params
+from mnemoscope.arrays import Array, Float, Int, Params
 from mnemoscope.model import ModelConfig, bag, early_logits, fast, forward, long
 from mnemoscope.tasks import Example, Task
-
-cross_entropy = optax.losses.softmax_cross_entropy_with_integer_labels
 
 # Tokens worked on at once. One step of the simplified induction model (d=256, batch 512, 256 tokens) on one core takes 1.9 s with
 # 8 sequences at a time, 2.5 with 4, 2.6 with 16 and with 32; the plain pass 9.1 (jax 0.10.2)
 CHUNK = 2048
 FEW = 3 / 8  # of the positions: the rows computed for sequences that read no more, nine in ten of them in `Bigrams`
+
+
+def cross_entropy(logits: Float[Array, "..."], targets: Int[Array, "..."], vocab_axis: int = -1) -> Float[Array, "..."]:
+    """-log softmax(logits)[target], with the vocabulary along the last axis or the first.
+
+    Every forward pass ends here, so that another loss put in its place counts in all of them.
+    """
+    if vocab_axis == -1:
+        return optax.losses.softmax_cross_entropy_with_integer_labels(logits, targets)
+    # pair tables have the vocabulary in front: a gather along it would be slow
+    is_target = targets[None] == jnp.arange(logits.shape[0]).reshape(-1, *(1,) * targets.ndim)
+    return jax.nn.logsumexp(logits, axis=0) - jnp.where(is_target, logits, 0).sum(axis=0)
 
 
 def batch_loss(
@@ -49,8 +59,7 @@ def batch_loss(
         each = cross_entropy(logits, batch.targets[:, -1])[:, None]
     elif fast.applies(config, params["embed.W_E"].shape[0], batch.tokens.shape[1]) and not plain:
         logits = fast.read_logits(config, params, batch.tokens, read)  # vocab, read, batch
-        is_target = batch.targets.T[None, rows] == jnp.arange(logits.shape[0])[:, None, None]
-        each = (jax.nn.logsumexp(logits, axis=0) - jnp.where(is_target, logits, 0).sum(axis=0)).T
+        each = cross_entropy(logits, batch.targets.T[rows], vocab_axis=0).T
     else:
         logits = jax.vmap(lambda tokens: forward(config, params, tokens)[0])(batch.tokens)[:, rows]
         each = cross_entropy(logits, batch.targets[:, rows])

@@ -19,6 +19,7 @@ import numpy as np
 from mnemoscope.arrays import Array
 from mnemoscope.cpu import compiler_options
 from mnemoscope.loss import batch_loss, loss_and_gradient
+from mnemoscope.numerics import fixed_numerics
 from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
 from mnemoscope.spec import Spec
 from mnemoscope.train import (
@@ -74,6 +75,7 @@ def _turn(stage: str, spec: Spec, world: object, key: Array, step: Array, state:
     return state._replace(trained=state.trained + 0.0 * joined(spec, gradient))
 
 
+@fixed_numerics()
 def profile(spec: Spec, n_seeds: int, repeats: int = 5, tell: Callable[[str], None] = lambda _: None) -> Profile:
     """Time every stage for so many seeds on this machine's devices; `tell` hears what is being done."""
     mesh = device_mesh(n_seeds)

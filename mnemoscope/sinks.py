@@ -34,6 +34,13 @@ class Sink(Protocol):
         ...
 
 
+def _own(folder: Path) -> Path:
+    """This folder, unless it is a link: a store that was handed over could have one that leads anywhere."""
+    if folder.is_symlink():
+        raise UserError(f"{str(folder)!r} is a link; numbers are written into the store itself, so take the link away")
+    return folder
+
+
 class TensorBoard:
     """Event files in a folder, one folder in it for each training."""
 
@@ -44,10 +51,10 @@ class TensorBoard:
             raise UserError(
                 "following in TensorBoard needs tensorboardX: pip install 'mnemoscope[tensorboard]'"
             ) from error
-        self.make, self.folder = SummaryWriter, folder
+        self.make, self.folder = SummaryWriter, _own(folder)
 
     def init(self, name: str, config: Mapping[str, Any]) -> None:
-        self.writer = self.make(str(self.folder / name.replace("/", "_")))
+        self.writer = self.make(str(_own(self.folder / name.replace("/", "_"))))
         self.writer.add_text("Spec", "\n".join(f"- {key}: {value}" for key, value in config.items()))
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
@@ -67,10 +74,11 @@ class WeightsAndBiases:
             import wandb  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             raise UserError("following in Weights & Biases needs wandb: pip install 'mnemoscope[wandb]'") from error
-        self.wandb, self.folder = wandb, folder
+        self.wandb, self.folder = wandb, _own(folder)
 
     def init(self, name: str, config: Mapping[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        _own(self.folder / "wandb")
         mode: Any = os.environ.get("WANDB_MODE", "offline")
         self.run = self.wandb.init(
             project="mnemoscope",

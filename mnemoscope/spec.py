@@ -83,6 +83,9 @@ class Spec(Strict):
 
     @model_validator(mode="after")
     def _check(self) -> "Spec":
+        if type(self) is not Spec:
+            name = type(self).__name__
+            raise ValueError(f"{name} extends Spec, and its runs could not be told from a Spec's; allowed: Spec")
         self.released()
         return self
 

@@ -8,6 +8,7 @@ Random numbers: a seed's key is split into world, weights and data; the batch of
 So a seed's run does not depend on its neighbours, on the stops, or on the number of devices.
 """
 
+import hashlib
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -23,16 +24,19 @@ import optax
 from jax.sharding import Mesh
 
 from mnemoscope import html
-from mnemoscope.arrays import Array, Float, Int, Key, Params, PRNGKeyArray, Shaped
+from mnemoscope.arrays import Array, Float, Int, Key, Params, PRNGKeyArray, Shaped, UInt
 from mnemoscope.config import UserError
 from mnemoscope.cpu import after, compiler_options, kept
+from mnemoscope.fingerprint import TrainedBy, described, note_imported, replaced, trained_by
 from mnemoscope.loss import loss_and_gradient
 from mnemoscope.model import Transformer, init, parameter_shapes
+from mnemoscope.numerics import fixed_numerics
 from mnemoscope.seeds import device_mesh, different_seeds, for_each_seed, lanes_for, spread
 from mnemoscope.sinks import Sink
 from mnemoscope.spec import Spec
 from mnemoscope.tasks import Example, Task, World
 
+WORLDS_AT_ONCE = 256
 STOPS = 64  # how often, at least, a run comes up for air: a point of the loss curve and a move of the progress bar
 
 Observe = Callable[[Transformer, World], Mapping[str, Array]]
@@ -77,6 +81,10 @@ class Run:
     losses: Float[np.ndarray, "seed stop"]  # mean training loss over the stretch that ends at each stop
     good_steps: Int[np.ndarray, "seed"]
     observed: dict[str, Shaped[np.ndarray, "seed look ..."]] = field(default_factory=dict)
+    # of the world that each seed was trained in; None where it was not kept (0.1)
+    world_hashes: UInt[np.ndarray, "seed 32"] | None = None
+    # every program and kind of device that trained some of the seeds; None is one that left no fingerprint (0.1)
+    origins: tuple[TrainedBy | None, ...] = ()
 
     def outcome(self, seed: int) -> Literal["finished", "diverged"]:
         """`diverged` when the loss of any step was not a finite number."""
@@ -102,13 +110,30 @@ class Run:
         """All seeds' models at once, with a leading seed axis, for `vmap`."""
         return Transformer(self.spec.model, {k: v[:, snapshot] for k, v in self.snapshots.items()})
 
+    @fixed_numerics()
     def worlds(self) -> World:
-        """Each seed's world, drawn again from the seed, with a leading seed axis."""
-        return _worlds(self.spec.task, jnp.array(self.seeds))
+        """Each seed's world, drawn again from the seed, with a leading seed axis; it must be the one it was trained in."""
+        worlds = _worlds(self.spec.task, jnp.array(self.seeds))
+        self._check_worlds(worlds, range(len(self.seeds)))
+        return worlds
 
+    @fixed_numerics()
     def world(self, seed: int) -> World:
-        """One seed's world, drawn again from the seed."""
-        return jax.tree.map(lambda x: x[0], _worlds(self.spec.task, jnp.array([seed])))
+        """One seed's world, drawn again from the seed; it must be the one it was trained in."""
+        worlds = _worlds(self.spec.task, jnp.array([seed]))
+        self._check_worlds(worlds, [self._row(seed)])
+        return jax.tree.map(lambda x: x[0], worlds)
+
+    def _check_worlds(self, worlds: World, rows: Sequence[int]) -> None:
+        if self.world_hashes is None:
+            return
+        same = (_hash_worlds(worlds, len(rows)) == self.world_hashes[list(rows)]).all(axis=1)
+        if not same.all():
+            seed = self.seeds[rows[int(same.argmin())]]
+            raise UserError(
+                f"the world that {self.spec.task.kind!r} draws for seed {seed} now is not the one it was trained in "
+                f"(Spec {self.spec.digest()}, {', '.join(described(self.origins))}); 'mnemoscope runs --delete' and train again"
+            )
 
     def _repr_html_(self) -> str:
         title = f"Run of {len(self.seeds)} seeds, {self.spec.steps:,} steps of {self.spec.batch}; {self.finished.sum()} finished"
@@ -126,9 +151,35 @@ def seed_keys(seed: int | Int[Array, ""]) -> Key[Array, "3"]:
     return jax.random.split(jax.random.key(seed), 3)
 
 
-@partial(jax.jit, static_argnames="task")
 def _worlds(task: Task, seeds: Int[Array, "seed"]) -> World:
+    return _draw_worlds(task, seeds, replaced())
+
+
+@partial(jax.jit, static_argnames=("task", "replaced"))
+def _draw_worlds(task: Task, seeds: Int[Array, "seed"], replaced: tuple[tuple[str, str], ...]) -> World:
     return jax.vmap(lambda seed: task.world(key=seed_keys(seed)[0]))(seeds)
+
+
+def _hash_worlds(worlds: World, n_seeds: int) -> UInt[np.ndarray, "seed 32"]:
+    """The SHA-256 of each seed's world: whole numbers exactly, floats by shape (their last bits differ between CPUs)."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(worlds)]
+    hashes = np.zeros((n_seeds, 32), np.uint8)
+    for row in range(n_seeds):
+        digest = hashlib.sha256()
+        for leaf in leaves:
+            digest.update(f"{leaf.dtype.kind}{leaf.shape[1:]}".encode())
+            if leaf.dtype.kind in "biu":
+                digest.update(leaf[row].astype("<i8").tobytes())
+        hashes[row] = np.frombuffer(digest.digest(), np.uint8)
+    return hashes
+
+
+@fixed_numerics()
+def world_hashes(task: Task, seeds: Sequence[int]) -> UInt[np.ndarray, "seed 32"]:
+    """The hash of each seed's world."""
+    # some at a time: the worlds of permutations of 9 symbols have three megabytes each
+    parts = [seeds[i : i + WORLDS_AT_ONCE] for i in range(0, len(seeds), WORLDS_AT_ONCE)]
+    return np.concatenate([_hash_worlds(_worlds(task, jnp.array(part)), len(part)) for part in parts])
 
 
 def draw(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""]) -> Example:
@@ -222,15 +273,16 @@ class Programs(NamedTuple):
     advance: Callable[..., State]  # (seeds, states), first step, last step
 
 
-_programs: dict[tuple[Spec, Mesh, int], Future[Programs]] = {}  # insertion order; the oldest goes first
+_programs: dict[tuple[Any, ...], Future[Programs]] = {}  # insertion order; the oldest goes first
 _programs_lock = threading.Lock()
 MAX_PROGRAMS = 32
 
 
+@fixed_numerics()
 def programs(spec: Spec, n_seeds: int) -> Programs:
     """Compile a training for so many seeds, once. Another thread may do so ahead of time; the second to ask waits."""
-    mesh = device_mesh(n_seeds)
-    key = (spec.program(), mesh, n_seeds)
+    what = (spec.program(), device_mesh(n_seeds), n_seeds)
+    key = (*what, replaced())  # a function that was put in the place of ours is another program
     with _programs_lock:
         future = _programs.get(key)
         if mine := future is None:
@@ -239,7 +291,7 @@ def programs(spec: Spec, n_seeds: int) -> Programs:
                 del _programs[next(iter(_programs))]
     if mine:
         try:
-            future.set_result(_compile(*key))
+            future.set_result(_compile(*what))
         except BaseException as error:
             _programs.pop(key, None)
             future.set_exception(error)
@@ -267,6 +319,7 @@ def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
     return Programs(begin, lowered.compile(compiler_options(mesh)))
 
 
+@fixed_numerics()
 def fit(
     spec: Spec,
     seeds: Sequence[int],
@@ -283,6 +336,7 @@ def fit(
     wanted = different_seeds(seeds)
     if spec.imported:
         raise UserError(f"the model {spec.imported} was imported, not trained; 'mnemoscope import' stores it again")
+    origin = trained_by()
     program = programs(spec, len(wanted))
     mesh = device_mesh(len(wanted))
     ids = spread(mesh, jnp.array(wanted))
@@ -339,8 +393,9 @@ def fit(
     sound = np.all([np.isfinite(x[:, -1]).reshape(len(wanted), -1).all(axis=1) for x in snapshots.values()], axis=0)
     good_steps = np.where(sound, good_steps, np.minimum(good_steps, spec.steps - 1))
     return Run(
-        spec, wanted, snapshots, np.array(stops), so_far.stacked("losses")[""], good_steps, so_far.stacked("observed")
-    )
+        spec, wanted, snapshots, np.array(stops), so_far.stacked("losses")[""], good_steps, so_far.stacked("observed"),
+        world_hashes(spec.task, wanted), (origin,),
+    )  # fmt: skip
 
 
 class _SoFar:
@@ -390,3 +445,6 @@ class _SoFar:
                 )
         leaves = [spread(mesh, x) for x in kept]
         return jax.tree.unflatten(jax.tree.structure(states), leaves)
+
+
+note_imported()  # everything that trains is loaded now, and nobody has put anything in its place yet

@@ -9,10 +9,20 @@ import mnemoscope
 
 HOME = Path(mnemoscope.__file__).parent
 ORDER = [
-    {"config", "arrays", "options", "sinks", "html", "cpu"}, {"seeds", "tasks", "model"}, {"language", "spec", "loss"}, {"train"},
-    {"probes", "theory", "profile"}, {"store"}, {"engine"}, {"cluster"}, {"studies"}, {"report", "explorer", "exchange"}, {"cli"},
+    {"config", "arrays", "options", "sinks", "html", "cpu", "numerics"},
+    {"fingerprint"},
+    {"seeds", "tasks", "model"},
+    {"language", "spec", "loss"},
+    {"train"},
+    {"probes", "theory", "profile"},
+    {"store"},
+    {"engine"},
+    {"cluster", "audit"},
+    {"studies"},
+    {"report", "explorer", "exchange"},
+    {"cli"},
     {"__main__"},
-]  # fmt: skip
+]
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 FILES = sorted(HOME.rglob("*.py"))
 

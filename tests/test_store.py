@@ -10,6 +10,7 @@ import pytest
 from mnemoscope import cli, engine
 from mnemoscope.config import UserError
 from mnemoscope.engine import obtain, select
+from mnemoscope.fingerprint import trained_by
 from mnemoscope.model import ModelConfig
 from mnemoscope.spec import Spec
 from mnemoscope.store import Store
@@ -42,7 +43,9 @@ def test_what_goes_in_comes_out(store):
             np.testing.assert_array_equal(getattr(again, part)[name], value)
     np.testing.assert_array_equal(again.losses, run.losses)
     np.testing.assert_array_equal(again.good_steps, run.good_steps)
-    assert row.id == f"{SPEC.digest()}/2-4"
+    np.testing.assert_array_equal(again.world_hashes, run.world_hashes)
+    assert again.origins == run.origins
+    assert row.id == f"{SPEC.digest()}/2-4.{trained_by().program()[:8]}"
 
 
 def test_finished_work_is_never_repeated(store, count_fits):
@@ -127,7 +130,7 @@ def test_an_interrupted_write_leaves_no_row_and_no_rubbish(store, monkeypatch):
     def cut(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "save_file", cut)
+    monkeypatch.setattr(module, "save", cut)
     with pytest.raises(KeyboardInterrupt):
         store.save(fit(SPEC, [0]), 1.0, "m")
     assert store.rows() == []
@@ -141,7 +144,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(store, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "save_file", full)
+    monkeypatch.setattr(module, "save", full)
     with pytest.raises(
         UserError, match=r"could not write run .*No space left on device.*what was finished before is kept"
     ):
@@ -161,7 +164,7 @@ def test_folders_that_cannot_be_stores(tmp_path):
     with sqlite3.connect(tmp_path / "new" / "index.sqlite3") as db:
         db.execute("PRAGMA user_version=99")
     db.close()
-    with pytest.raises(UserError, match="has format 99; this Mnemoscope reads formats 1 to 2"):
+    with pytest.raises(UserError, match="has format 99; this Mnemoscope reads formats 1 to 3"):
         Store(tmp_path / "new")
 
 
@@ -305,7 +308,7 @@ def test_a_check_beside_a_run_takes_nothing_for_damaged_that_is_being_written(fi
     assert writes == ["a", "b"]
 
 
-def test_a_repair_that_is_cut_off_forgets_only_what_it_made_again(filled, monkeypatch):
+def test_a_repair_that_is_cut_off_forgets_nothing(filled, monkeypatch):
     kept = Store(filled)
     obtain(kept, SPEC, range(2, 4))
     for row in kept.rows():
@@ -314,10 +317,15 @@ def test_a_repair_that_is_cut_off_forgets_only_what_it_made_again(filled, monkey
     monkeypatch.setattr(engine, "fit", lambda *args, **more: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         cli.check(repair=True, store=filled)
-    assert len(kept.check()) == 1
+    assert len(kept.check()) == len(kept.rows()) == 2, "what is not trained again yet is still known as damaged"
     monkeypatch.setattr(engine, "fit", real)
+    cli.check(repair=True, store=filled)
+    assert kept.check() == []
+    assert len(kept.rows()) == 2
     with sqlite3.connect(filled / "index.sqlite3") as db:
-        db.execute("UPDATE runs SET last = 1 << 62")  # a row that would ask for more seeds than there are
+        db.execute(
+            "UPDATE runs SET last = 1 << 62 WHERE first = 0"
+        )  # a row that would ask for more seeds than there are
     db.close()
     cli.check(repair=True, store=filled)
     assert kept.check() == []
@@ -346,10 +354,16 @@ def test_a_store_of_format_1_gets_its_checksums(tmp_path):
     kept = Store(tmp_path / "s")
     obtain(kept, SPEC, range(2))
     obtain(kept, SPEC, range(2, 4))
-    rows = kept.rows()
+    rows = [
+        (r.spec, r.first, r.last, r.spec_json, f"runs/{r.spec}/{r.first}-{r.last}.safetensors", r.bytes, r.diverged,
+         r.seconds, r.made, r.machine)
+        for r in kept.rows()
+    ]  # fmt: skip
+    for row, old in zip(kept.rows(), rows, strict=True):
+        (tmp_path / "s" / row.file).rename(tmp_path / "s" / old[4])
     kept.db.close()
     (tmp_path / "s/index.sqlite3").unlink()
-    (tmp_path / "s" / rows[1].file).write_bytes(b"cut")
+    (tmp_path / "s" / rows[1][4]).write_bytes(b"cut")
     db = sqlite3.connect(tmp_path / "s/index.sqlite3")
     db.executescript("""
 CREATE TABLE IF NOT EXISTS runs (
@@ -359,7 +373,7 @@ CREATE TABLE IF NOT EXISTS runs (
 CREATE TABLE IF NOT EXISTS findings (key TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
 PRAGMA user_version=1;""")
     with db:
-        db.executemany("INSERT INTO runs VALUES (?,?,?,?,?,?,?,?,?,?)", [row[:10] for row in rows])
+        db.executemany("INSERT INTO runs VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
         db.execute("INSERT INTO findings VALUES ('a key', '{\"value\": 1}')")
     db.close()
     (tmp_path / "s/ledger/quick").mkdir(parents=True)
@@ -368,4 +382,4 @@ PRAGMA user_version=1;""")
     assert again.load(again.rows()[0]).seeds == (0, 1)
     assert again.finding("a key") == {"value": 1}
     assert again.read_text("ledger/quick/x.json") == "one\n"
-    assert [(d.kind, d.why) for d in again.check()] == [("run", f"3 bytes where {rows[1].bytes} were written")]
+    assert [(d.kind, d.why) for d in again.check()] == [("run", f"3 bytes where {rows[1][5]} were written")]

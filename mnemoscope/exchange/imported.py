@@ -16,6 +16,7 @@ from mnemoscope.arrays import Array, Float, Int, Params
 from mnemoscope.config import UserError
 from mnemoscope.loss import batch_loss
 from mnemoscope.model import Transformer, parameter_shapes
+from mnemoscope.numerics import fixed_numerics
 from mnemoscope.spec import Spec
 from mnemoscope.store import RunRow, Store
 from mnemoscope.train import Run, draw, seed_keys
@@ -31,6 +32,7 @@ def fingerprint(model: Transformer) -> str:
     return whole.hexdigest()[:16]
 
 
+@fixed_numerics()
 def as_run(model: Transformer, like: Spec, seed: int) -> Run:
     """The model as a run of one seed on the task of `like`, whose tokens and positions it must have."""
     if not 0 <= seed < 2**31:

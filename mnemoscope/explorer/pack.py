@@ -20,11 +20,13 @@ import numpy as np
 from mnemoscope.arrays import Array
 from mnemoscope.config import UserError
 from mnemoscope.explorer.adapters import adapter
+from mnemoscope.fingerprint import described, source_fingerprint
 from mnemoscope.model import Transformer, parameter_shapes
+from mnemoscope.numerics import fixed_numerics
 from mnemoscope.probes.knockout import cases, edits
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.store import Store
-from mnemoscope.studies.runner import code_fingerprint
+from mnemoscope.studies.runner import SHARED
 from mnemoscope.train import Run
 
 MOST_TOKENS = 128  # the page draws one button and one bar for each token
@@ -42,6 +44,7 @@ class Piece:
     carried: tuple[int, ...]
 
 
+@fixed_numerics()
 def packed(piece: Piece, store: Store | None = None) -> dict[str, Any]:
     """A run as the page reads it; `store` remembers skills that were measured before."""
     run, task = piece.run, piece.run.spec.task
@@ -100,7 +103,8 @@ def _skills(piece: Piece, store: Store | None) -> tuple[dict[str, list], dict[st
     run, probe = piece.run, adapter(piece.run.spec.task).skills
     if probe is None:
         return {}, {}
-    text = f"{code_fingerprint()} {run.spec.digest()} {run.seeds} {piece.carried}"
+    code = source_fingerprint(*SHARED, "explorer/adapters.py")
+    text = f"{code} {run.spec.digest()} {run.seeds} {piece.carried} {described(run.origins)}"
     key = f"explorer {hashlib.sha256(text.encode()).hexdigest()}"
     if store and (body := store.finding(key)) and {"ends", "curves"} <= set(body):
         return body["ends"], body["curves"]

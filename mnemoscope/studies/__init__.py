@@ -37,7 +37,8 @@ def find_claim(claim_id: str) -> tuple[Study, str]:
 
 
 def on_corpus(study: Study, path: Path) -> Study:
-    """A study of text on a text file of the user's. Its ledger is kept apart, under the study's and the file's name."""
+    """A study of text on a text file of the user's. Its ledger is kept apart, under the study's and the file's name and the
+    start of a hash of what the text holds: another text may have the same name."""
     if study.on_text is None:
         texts = ", ".join(s.name for s in STUDIES.values() if s.on_text)
         raise UserError(f"study {study.name!r} is not about text, so it takes no --corpus; allowed: {texts}")
@@ -49,12 +50,17 @@ def on_corpus(study: Study, path: Path) -> Study:
         except UserError as error:
             raise UserError(f"the corpus {str(path)!r} does not do for {study.name!r}: {error}") from None
 
-    name = f"{study.name}@{re.sub(r'[^0-9A-Za-z._-]', '_', path.stem)}"
+    name = _name_on(study, path, corpus.digest())
     return replace(study, name=name, title=f"{study.title} ({path.name})", settings=of_corpus)
 
 
+def _name_on(study: Study, path: Path, content: str) -> str:
+    """The name of a study of a file of the user's, by the file's name and a hash of its content."""
+    return f"{study.name}@{re.sub(r'[^0-9A-Za-z._-]', '_', path.stem)}-{(content or 'unread')[:8]}"
+
+
 def on_model(study: Study, path: Path) -> Study:
-    """A study of a language model on the user's own. Its ledger is kept apart, under the study's and the file's name."""
+    """A study of a language model on the user's own. Its ledger is kept apart, as for a text."""
     if study.on_model is None:
         those = ", ".join(s.name for s in STUDIES.values() if s.on_model)
         raise UserError(f"study {study.name!r} is not about a language model, so it takes no --model; allowed: {those}")
@@ -62,5 +68,5 @@ def on_model(study: Study, path: Path) -> Study:
         raise UserError(
             f"there is no language model at {str(path)!r}; allowed: a GGUF file, or a folder with *.safetensors"
         )
-    name = f"{study.name}@{re.sub(r'[^0-9A-Za-z._-]', '_', path.stem)}"
-    return replace(study.on_model(path), name=name, title=f"{study.title} ({path.name})")
+    made = study.on_model(path)
+    return replace(made, name=_name_on(study, path, made.rests_on()), title=f"{study.title} ({path.name})")

@@ -6,7 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from mnemoscope.fingerprint import described, trained_by
 from mnemoscope.model import Transformer
+from mnemoscope.numerics import fixed_numerics
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.studies.claims import Finding, NotSettledError, Outcome, Pictures, Scale, Setting, Verdict
 from mnemoscope.train import Run
@@ -15,13 +17,25 @@ MIN_SEEDS = 8  # fewer seeds than this settle nothing
 MAX_FAILED = 0.1  # nor does a setting in which more than this share of seeds diverged
 
 
+def name_origins(runs: Mapping[str, Run]) -> str:
+    """A sentence on who trained these settings, where that is not this program on one kind of device alone."""
+    origins = list(dict.fromkeys(origin for run in runs.values() for origin in run.origins))
+    ours = trained_by().program()
+    if len(origins) <= 1 and all(origin and origin.program() == ours for origin in origins):
+        return ""
+    by = {text: [name for name, run in runs.items() if text in described(run.origins)] for text in described(origins)}
+    if len(by) == 1:
+        return f" Trained by {next(iter(by))}, and judged by another."
+    return " Trained by " + "; ".join(f"{text}: {', '.join(names)}" for text, names in by.items()) + "."
+
+
 class Evidence:
     """Runs by setting name. `measure` runs a probe on the seeds that finished, once, and remembers the result."""
 
     def __init__(self, scale: Scale, settings: Mapping[str, Setting], obtain: Callable[[str], Run]):
         self.scale, self.settings, self._obtain = scale, settings, obtain
         self._runs: dict[str, Run] = {}
-        self._measured: dict[tuple[str, str], Any] = {}
+        self._measured: dict[tuple[str, Callable[..., Any]], Any] = {}
 
     def run(self, name: str) -> Run:
         """The run of a setting, with all its seeds, the diverged ones too."""
@@ -29,9 +43,10 @@ class Evidence:
             self._runs[name] = self._obtain(name)
         return self._runs[name]
 
+    @fixed_numerics()
     def measure(self, name: str, probe: Callable[..., Any]) -> Any:
         """`probe(task, model, world)` for every finished seed of a setting; arrays get a leading seed axis."""
-        key = (name, probe.__name__)
+        key = (name, probe)  # the function itself: two of them may have one name, or none
         if key not in self._measured:
             run = self.run(name)
             models, worlds = jax.tree.map(lambda x: np.asarray(x)[run.finished], (run.models(), run.worlds()))
@@ -43,6 +58,7 @@ class Evidence:
             self._measured[key] = over_seeds(one, models, worlds)
         return self._measured[key]
 
+    @fixed_numerics()
     def finding(self, names: tuple[str, ...], judge: Callable[["Evidence"], Outcome]) -> Finding:
         """Judge on these settings, unless they cannot settle anything: too few seeds, or too many diverged."""
         runs = {name: self.run(name) for name in names}
@@ -50,6 +66,7 @@ class Evidence:
         trained = min((len(run.seeds) for name, run in runs.items() if name.count("/") < 2), default=0)
         failed = {name: int((~run.finished).sum()) for name, run in runs.items()}
         left_out = "".join(f" Diverged in {name}: {lost}." for name, run in runs.items() if (lost := run.diverged()))
+        left_out += name_origins(runs)
 
         def found(outcome: Outcome | None, sentence: str, verdict: Verdict) -> Finding:
             by_seed = {} if outcome is None else outcome.by_seed

@@ -9,13 +9,12 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
-from pathlib import Path
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
-import mnemoscope
 from mnemoscope.config import parsed
 from mnemoscope.engine import hardware, obtain, prepare, versions
+from mnemoscope.fingerprint import code_of, source_fingerprint, trained_by
 from mnemoscope.sinks import Sink
 from mnemoscope.spec import Spec
 from mnemoscope.store import Store
@@ -23,11 +22,12 @@ from mnemoscope.studies.claims import Entry, Finding, Ledger, Pictures, Scale, S
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.train import Run
 
-JUDGING = (
-    "arrays.py", "config.py", "loss.py", "seeds.py", "spec.py", "train.py",
-    "tasks", "model", "language", "probes", "theory", "studies",
+# what every study's findings rest on; a study's own folder comes on top
+SHARED = (
+    "arrays.py", "config.py", "cpu.py", "loss.py", "numerics.py", "seeds.py", "spec.py", "train.py",
+    "tasks", "model", "language", "probes", "theory",
+    "studies/claims.py", "studies/evidence.py", "studies/search.py", "studies/statistics.py",
 )  # fmt: skip
-READ = (".py", ".csv", ".txt")  # claims have their criterion in their key; what else is said of them changes no finding
 
 
 @runtime_checkable
@@ -51,20 +51,30 @@ class Watcher(Protocol):
         ...
 
 
-@cache
-def code_fingerprint() -> str:
-    """The hash of every file that can change a finding: programs and what they read."""
-    home = Path(mnemoscope.__file__).parent
-    files = sorted(
-        file for part in JUDGING for file in [home / part, *(home / part).rglob("*.*")] if file.suffix in READ
-    )
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+def judging_fingerprint(study: Study) -> str:
+    """The hash of every file of the package that can change a finding of this study: programs and what they read."""
+    own = {
+        name.split(".")[2] for test in study.tests if (name := _module_of(test.judge)).startswith("mnemoscope.studies.")
+    }
+    return source_fingerprint(*SHARED, *sorted(f"studies/{folder}" for folder in own))
 
 
-def finding_key(study: Study, test: Test, scale: Scale, settings: Mapping[str, Setting]) -> str:
-    """Changes whenever anything that the finding rests on does."""
-    parts = [code_fingerprint(), study.name, scale, test.claim.canonical_json(), study.rests_on()]
-    parts += [f"{n}={settings[n].spec.digest()}:{settings[n].seeds}" for n in test.settings(settings)]
+def _module_of(judge: Callable[..., Any]) -> str:
+    while isinstance(judge, partial):
+        judge = judge.func
+    return judge.__module__ or ""
+
+
+def finding_key(study: Study, test: Test, scale: Scale, settings: Mapping[str, Setting], store: Store) -> str:
+    """Changes whenever anything that the finding rests on does: code, the judge's own too, claim, Specs, seeds, and which
+    program trained them."""
+    parts = [judging_fingerprint(study), code_of(test.judge), study.name, scale, test.claim.canonical_json()]
+    parts += [study.rests_on()]
+    for name in test.settings(settings):
+        spec, seeds = settings[name].spec, settings[name].seeds
+        ours = trained_by().program()
+        stored = store.blocks(spec, range(seeds), ours)[0]
+        parts += [f"{name}={spec.digest()}:{seeds}:{stored[0].program if stored else ours}"]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -84,7 +94,7 @@ def run_study(
     if seeds is not None:
         settings = {name: Setting(setting.spec, seeds) for name, setting in settings.items()}
     tests = study.pick(claims)
-    keys = {test.claim.id: finding_key(study, test, scale, settings) for test in study.tests}
+    keys = {test.claim.id: finding_key(study, test, scale, settings, store) for test in study.tests}
     known = {name: body for name, key in keys.items() if (body := store.finding(key)) is not None}
     findings = {name: Finding.model_validate(body) for name, body in known.items()}
     open_tests = [test for test in tests if test.claim.id not in findings]

@@ -42,6 +42,10 @@ class Subject:
 
     def fingerprint(self) -> str:
         """The hash of the weights' bytes; the same for the same model wherever it lies, empty where there is none."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:  # once: the files of a model are large
         if self.path is None:
             return ""
         digest = hashlib.sha256()

@@ -8,6 +8,7 @@ import numpy as np
 
 from mnemoscope.config import UserError
 from mnemoscope.engine import compiled, obtain, use_all_devices
+from mnemoscope.numerics import fixed_numerics
 from mnemoscope.probes.walk import Walk, walk
 from mnemoscope.store import Store
 from mnemoscope.studies.walk.settings import ABC, settings
@@ -58,6 +59,7 @@ def tokens_of(names: tuple[str, ...], n_ctx: int, prompt: str) -> list[int]:
     return [names.index(word) for word in words]
 
 
+@fixed_numerics()
 def walked(model: Chosen, prompt: str | None) -> Walk:
     """The walk of a prompt; none given means the task's own example."""
     task = model.run.spec.task
