@@ -264,6 +264,12 @@ def test_the_eliminators_loss_is_exact(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(where, name, broken)
             assert judged("R1", evidence_of()).verdict == "refuted", name
+    # formula and counting agree with each other, but not with the source
+    monkeypatch.setattr(Permutation, "posterior", all_alike)
+    monkeypatch.setattr(elimination, "eliminator_loss", math.log)
+    outcome = judged("R1", evidence_of())
+    assert outcome.verdict == "refuted"
+    assert f"{math.log(5):.6f} by formula, {math.log(5):.6f} by counting" in outcome.sentence
 
 
 def test_sequences_are_counted(monkeypatch):
