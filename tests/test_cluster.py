@@ -225,9 +225,17 @@ def test_a_worker_with_other_versions_is_given_no_work(dask, store):
     assert store.rows() == []
 
 
-def test_what_is_stored_needs_no_cluster(store):
+def test_what_is_stored_needs_no_cluster(store, saved):
+    """Nobody listens at that address: it is never asked, and nothing is stored again."""
     store.save(fit(SHORT, range(3)), 1.0, "here")
-    Cluster("tcp://127.0.0.1:9").train(store, {"short": (SHORT, range(3))})
+    kept = [(row.first, row.last) for row in store.rows()]
+    assert kept == [(0, 2)]
+    said = []
+    nowhere = Cluster("tcp://127.0.0.1:9", say=said.append)
+    nowhere.train(store, {"short": (SHORT, range(3))})
+    assert [(row.first, row.last) for row in store.rows()] == kept
+    assert saved == [(SHORT.digest(), (0, 1, 2))]
+    assert said == []
 
 
 def test_a_scheduler_that_does_not_answer_is_one_line(tmp_path):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from planted import SEEDS, evidence_of, planted, silent
 
 from mnemoscope.config import UserError
 from mnemoscope.explorer import packed
@@ -19,13 +20,12 @@ from mnemoscope.probes.walk import walk
 from mnemoscope.probes.watch import hops, watch_of
 from mnemoscope.report.site import piece_of
 from mnemoscope.spec import Adam, Spec
-from mnemoscope.studies.claims import NotSettledError, Setting
-from mnemoscope.studies.evidence import Evidence
+from mnemoscope.studies.claims import NotSettledError
 from mnemoscope.studies.hops import STUDY, built, order, trained
-from mnemoscope.studies.hops.settings import SIZES, curriculum, only
+from mnemoscope.studies.hops.settings import curriculum, only
 from mnemoscope.tasks import Hops, HopWorld, Permutation
 from mnemoscope.theory.hops import hop_model, write_hops
-from mnemoscope.train import Run, draw, fit
+from mnemoscope.train import draw, fit
 
 
 def followed(hidden, context, a, b, hops):
@@ -315,23 +315,12 @@ def test_probes_read_what_the_written_model_knows():
 
 # judges on planted looks ----------------------------------------------------------------------------------------------
 
-SEEDS, LOOKS = 10, (0, 100, 200, 300, 400)
 
-
-def planted(task, curves, steps=400, layers=None):
-    """A run of ten seeds whose looks say this: number of hops -> a row for all seeds, or one for each."""
+def looked_at(task, curves, steps=400, layers=None):
+    """A run of ten seeds whose looks, at every quarter, say this: number of hops -> a row for all seeds, or one for each."""
     model = ModelConfig(d_model=4, n_heads=1, n_layers=layers or task.levels, d_mlp=0, bias=False, causal=False)
     spec = Spec(task=task, model=model, steps=steps, watch="hops", looks=4)
-    observed = {f"{h} hops": np.broadcast_to(np.array(rows, float), (SEEDS, 5)) for h, rows in curves.items()}
-    params = init(model, task.d_vocab, task.n_ctx, key=jax.random.key(0))
-    snapshots = {name: np.broadcast_to(np.asarray(x), (SEEDS, 1, *x.shape)) for name, x in params.items()}
-    return Run(
-        spec, tuple(range(SEEDS)), snapshots, np.array([steps]), np.zeros((SEEDS, 1)), np.full(SEEDS, steps), observed
-    )
-
-
-def evidence_of(runs, scale="full"):
-    return Evidence(scale, {name: Setting(run.spec, SEEDS) for name, run in runs.items()}, runs.__getitem__)
+    return planted(spec, observed={f"{h} hops": rows for h, rows in curves.items()})
 
 
 CHANCE = [0.25] * 5
@@ -341,9 +330,9 @@ K1, K2, K4 = (Hops(n=4, k=k) for k in (1, 2, 4))
 
 def hard_runs(four=CHANCE, two=SECOND, mixture=THIRD, long=400):
     return {
-        "hard/k=1": planted(K1, {1: FIRST}), "hard/k=2": planted(K2, {1: CHANCE, 2: two}),
-        "hard/k=4": planted(K4, {1: CHANCE, 2: CHANCE, 4: four}), "mixture/k=4": planted(K4, {1: FIRST, 2: SECOND, 4: mixture}),
-        "long/k=4": planted(K4, {1: CHANCE, 2: CHANCE, 4: four}, steps=long),
+        "hard/k=1": looked_at(K1, {1: FIRST}), "hard/k=2": looked_at(K2, {1: CHANCE, 2: two}),
+        "hard/k=4": looked_at(K4, {1: CHANCE, 2: CHANCE, 4: four}), "mixture/k=4": looked_at(K4, {1: FIRST, 2: SECOND, 4: mixture}),
+        "long/k=4": looked_at(K4, {1: CHANCE, 2: CHANCE, 4: four}, steps=long),
     }  # fmt: skip
 
 
@@ -379,13 +368,13 @@ def some(rows, n):
 )  # fmt: skip
 def test_a_curriculum_is_judged_by_its_pure_reading(pure, replay, full, quick):
     kinds = {"pure": pure, "replay": replay}
-    runs = {f"curriculum/{n}": planted(K4, {1: FIRST, 2: SECOND, 4: some(THIRD, k)}) for n, k in kinds.items()}
+    runs = {f"curriculum/{n}": looked_at(K4, {1: FIRST, 2: SECOND, 4: some(THIRD, k)}) for n, k in kinds.items()}
     assert trained.by_curriculum(evidence_of(runs)).verdict == full
     assert trained.by_curriculum(evidence_of(runs, "quick")).verdict == quick
 
 
 def test_a_curriculum_that_knew_and_lost_it_has_failed():
-    lost = planted(K4, {1: [0.25, 1, 1, 0.3, 0.3], 2: SECOND, 4: [0.25, 0.3, 0.95, 0.95, 0.5]})
+    lost = looked_at(K4, {1: [0.25, 1, 1, 0.3, 0.3], 2: SECOND, 4: [0.25, 0.3, 0.95, 0.95, 0.5]})
     outcome = trained.by_curriculum(evidence_of({"curriculum/pure": lost, "curriculum/replay": lost}))
     assert outcome.verdict == "refuted"
     assert "at some look 100%; 100% no longer know 1 hop" in outcome.sentence
@@ -394,8 +383,8 @@ def test_a_curriculum_that_knew_and_lost_it_has_failed():
 @pytest.mark.parametrize(("n", "verdict"), [(10, "reproduced"), (5, "partly"), (1, "refuted")])
 def test_a_mixture_is_judged_by_its_share_of_seeds(n, verdict):
     runs = {
-        "hard/k=1": planted(K1, {1: FIRST}), "mixture/k=2": planted(K2, {1: FIRST, 2: SECOND}),
-        "mixture/k=4": planted(K4, {1: FIRST, 2: SECOND, 4: some([0.25, 0.3, 0.3, 0.4, 1], n)}),
+        "hard/k=1": looked_at(K1, {1: FIRST}), "mixture/k=2": looked_at(K2, {1: FIRST, 2: SECOND}),
+        "mixture/k=4": looked_at(K4, {1: FIRST, 2: SECOND, 4: some([0.25, 0.3, 0.3, 0.4, 1], n)}),
     }  # fmt: skip
     outcome = trained.by_mixture(evidence_of(runs))
     assert outcome.verdict == verdict
@@ -415,15 +404,16 @@ def test_order_and_layers_by_hand():
     assert order.needs_each(without, 0.25).tolist() == [True, False, False]
 
 
-def test_the_order_is_judged_with_its_layers_and_its_control(monkeypatch):
+def test_the_order_is_judged_with_its_layers_and_its_control():
     def outcome(two=SECOND, knows=10, four_below=CHANCE, silent=0.25):
-        monkeypatch.setattr(order, "silenced", lambda *_: jnp.full((3, 3), silent))
         runs = {
-            "mixture/k=4": planted(K4, {1: FIRST, 2: two, 4: some(THIRD, knows)}),
-            "curriculum/shallow": planted(K4, {1: FIRST, 2: SECOND, 4: four_below}, layers=2),
+            "mixture/k=4": looked_at(K4, {1: FIRST, 2: two, 4: some(THIRD, knows)}),
+            "curriculum/shallow": looked_at(K4, {1: FIRST, 2: SECOND, 4: four_below}, layers=2),
         }
-        monkeypatch.setattr(order.silenced, "__name__", f"silenced {silent}", raising=False)
-        return order.layer_by_layer(evidence_of(runs))
+        measured = {
+            ("mixture/k=4", silenced): np.full((SEEDS, 3, 3), silent), ("mixture/k=4", read_after): np.ones((SEEDS, 3, 3)),
+        }  # fmt: skip
+        return order.layer_by_layer(evidence_of(runs, measured=measured))
 
     assert outcome().verdict == "reproduced"
     assert outcome(two=FIRST).verdict == "refuted", "at the same look"
@@ -432,6 +422,89 @@ def test_the_order_is_judged_with_its_layers_and_its_control(monkeypatch):
     assert outcome(knows=8).verdict == "reproduced"
     with pytest.raises(NotSettledError, match="7 of 10 seeds know 4 hops at the end; the order needs 8"):
         outcome(knows=7)
+
+
+# judges on written models -------------------------------------------------------------------------------------------------
+
+
+def test_written_models_need_their_layers_in_order():
+    """H5, probed for real: weights that were written for the hidden permutations of each seed's world."""
+    task = Hops(n=3, k=4)
+    spec = Spec(task=task, model=hop_model(task), steps=400, watch="hops", looks=4, snapshots=1)
+    worlds = planted(spec, 8).worlds()
+    models = [write_hops(task, hidden) for hidden in worlds.hidden]
+    curves = {f"{h} hops": row for h, row in ((1, FIRST), (2, SECOND), (4, THIRD))}
+    third = [1 / 3] * 5  # chance among three
+    runs = {
+        "mixture/k=4": planted(spec, 8, params=models, observed=curves),
+        "curriculum/shallow": looked_at(task, {1: FIRST, 2: SECOND, 4: third}, layers=2),
+    }
+    evidence = evidence_of(runs)
+    assert order.layer_by_layer(evidence).verdict == "reproduced"
+    np.testing.assert_array_equal(evidence.measure("mixture/k=4", read_after) == 1, np.tile(np.eye(3) == 1, (8, 1, 1)))
+    # the same weights in worlds of other seeds: what is read is no longer right, before anything is silenced
+    moved = evidence_of(runs | {"mixture/k=4": planted(spec, 8, params=models[1:] + models[:1], observed=curves)})
+    assert (np.diagonal(moved.measure("mixture/k=4", read_after), axis1=1, axis2=2).mean(axis=0) < 0.9).all()
+
+
+SHAPES = ("hard/k=1", "hard/k=2", "mixture/k=4", "curriculum/shallow")
+
+
+@pytest.fixture(scope="module")
+def watched():
+    """What the study's watch reads in a silent model of each shape, and in written models of every k."""
+    found = {}
+    for name in SHAPES:
+        spec = STUDY.settings("full")[name].spec
+        found[name] = {"silent": read_by_watch(spec, spec.model, silent(spec))}
+        if name != "curriculum/shallow":
+            world = spec.task.world(key=jax.random.key(0))
+            found[name]["written"] = read_by_watch(spec, hop_model(spec.task), write_hops(spec.task, world.hidden))
+    return found
+
+
+def read_by_watch(spec, config, params):
+    """What the watch of a Spec reads in a model."""
+    world, watch = spec.task.world(key=jax.random.key(0)), watch_of(spec)
+    read = jax.jit(lambda params: watch(Transformer(config, params), world))(params)
+    return {name: float(x) for name, x in read.items()}
+
+
+def test_silent_models_are_at_chance_and_written_ones_know_everything(watched):
+    layers = {name: STUDY.settings("full")[name].spec.model.n_layers for name in SHAPES}
+    assert list(layers.values()) == [1, 2, 3, 2]
+    for name, kinds in watched.items():
+        levels = STUDY.settings("full")[name].spec.task.levels
+        expected = {f"{2**level} hops" for level in range(levels)}
+        for kind, seen in kinds.items():
+            assert set(seen) == expected
+            # a silent model says 0 everywhere, and each permutation holds one 0 in four places
+            assert set(seen.values()) == {1.0 if kind == "written" else 1 / 4}, name
+
+
+@pytest.mark.parametrize(
+    ("kind", "hard", "mixed", "taught"),
+    [("silent", "partly", "refuted", "refuted"), ("written", "refuted", "reproduced", "reproduced")],
+)
+def test_judges_of_trained_settings_read_what_is_watched(kind, hard, mixed, taught, watched):
+    """H2, H3 and H4 on curves that begin at chance and end as the watch reads a silent or a written model."""
+
+    def run(name, shape):
+        spec = STUDY.settings("full")[name].spec.model_copy(update={"steps": 400, "looks": 4})
+        begin, end = (watched[shape][each] for each in ("silent", kind))
+        return planted(spec, observed={series: [begin[series]] * 4 + [end[series]] for series in end})
+
+    runs = {
+        "hard/k=1": run("hard/k=1", "hard/k=1"), "hard/k=2": run("hard/k=2", "hard/k=2"),
+        "hard/k=4": run("hard/k=4", "mixture/k=4"), "long/k=4": run("long/k=4", "mixture/k=4"),
+        "mixture/k=4": run("mixture/k=4", "mixture/k=4"),
+        "curriculum/pure": run("curriculum/pure", "mixture/k=4"), "curriculum/replay": run("curriculum/replay", "mixture/k=4"),
+    }  # fmt: skip
+    evidence = evidence_of(runs)
+    needed = {test.claim.id: test.settings(runs) for test in STUDY.tests[1:4]}
+    for claim, verdict in (("H2", hard), ("H3", taught), ("H4", mixed)):
+        found = evidence.finding(needed[claim], STUDY.pick((claim,))[0].judge)
+        assert (found.verdict, found.seeds) == (verdict, SEEDS), claim
 
 
 # the study ------------------------------------------------------------------------------------------------------------
@@ -447,22 +520,8 @@ def test_stages_share_out_what_they_should():
 def test_hand_built_judge(monkeypatch):
     monkeypatch.setitem(built.SIZES, "quick", ((2, 3), (4, 3)))
     monkeypatch.setitem(built.DRAWS, "quick", 2)
-    outcome = built.hand_built(Evidence("quick", {}, {}.__getitem__))
+    outcome = built.hand_built(evidence_of(scale="quick"))
     assert outcome.verdict == "reproduced"
     assert outcome.by_seed["k = 4, N = 3, 2 of 3 layers"].max() < 0.6
     monkeypatch.setattr(built, "write_hops", lambda task, hidden: write_hops(task, jnp.roll(hidden, 1, axis=1)))
-    assert built.hand_built(Evidence("quick", {}, {}.__getitem__)).verdict == "refuted"
-
-
-def test_every_judge_of_trained_settings_runs(monkeypatch):
-    assert "long/k=4" in STUDY.settings("full")
-    monkeypatch.setitem(SIZES, "full", SIZES["full"]._replace(n=3, d=16, steps=8, looks=2, mixtures=(4,), long=1))
-    settings = {n: Setting(s.spec.model_copy(update={"batch": 2}), 8) for n, s in STUDY.settings("full").items()}
-    assert settings["curriculum/shallow"].spec.model.n_layers == 2
-    evidence = Evidence(
-        "full", settings, lambda name: fit(settings[name].spec, range(8), watch_of(settings[name].spec))
-    )
-    for test in STUDY.tests[1:]:
-        found = evidence.finding(test.settings(settings), test.judge)
-        assert found.verdict in ("refuted", "partly", "undecided")
-        assert found.seeds == 8
+    assert built.hand_built(evidence_of(scale="quick")).verdict == "refuted"

@@ -4,22 +4,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from planted import evidence_of
 
 from mnemoscope import cli
 from mnemoscope.config import UserError
 from mnemoscope.report.figures import claim_figures
 from mnemoscope.studies.about import panels
-from mnemoscope.studies.evidence import Evidence
+from mnemoscope.studies.claims import SCALES
 from mnemoscope.studies.memories import STUDY, taught, written
 from mnemoscope.studies.memories.written import for_draws
 from mnemoscope.theory.memory import error_mass, recalled, store, zipf
 from mnemoscope.theory.one_step import cross_entropy
 
 
-def judged(claim):
-    return Evidence("quick", {}, lambda name: pytest.fail(f"{name} was trained")).finding(
-        (), STUDY.pick((claim,))[0].judge
-    )
+def judged(claim, scale="quick"):
+    return evidence_of(scale=scale).finding((), STUDY.pick((claim,))[0].judge)
 
 
 def all_drawn(claim, found):
@@ -135,7 +134,7 @@ def test_claims_that_need_no_training_are_judged(monkeypatch):
         found = judged(claim)
         assert found.verdict == expected, found.sentence
     filled = judged("M6")
-    assert filled.seeds == 8
+    assert (filled.verdict, filled.seeds) == ("reproduced", 8)
     assert filled.pictures.grids["measured"].rows == ("10", "100")
     all_drawn("M6", filled)
     monkeypatch.setattr(written, "step_from_zero", lambda e, u, *_: jnp.zeros((u.shape[1], e.shape[1])))
@@ -146,7 +145,6 @@ def test_capacity_and_optimisers_are_judged(monkeypatch):
     sizes = taught.Sizes(4, (4, 6), ((4, 4), (4, 6)), 64, few=((4, 8), (4, 12)), exact=(4, 6))
     monkeypatch.setitem(taught.CAPACITY, "quick", sizes)
     found = judged("M2")
-    assert found.verdict in ("reproduced", "undecided")
     assert all(len(values) == 4 for values in found.by_seed.values())
     assert len(found.by_seed) == 5
     all_drawn("M2", found)
@@ -160,18 +158,198 @@ def test_capacity_and_optimisers_are_judged(monkeypatch):
     assert found.pictures.curves["32 outputs: published"].mean == pytest.approx((4 * 8 / 1.2, 4 * 12 / 1.2), rel=1e-3)
     asked = []
 
-    def planted(cell, rates, seeds=range(10)):
+    def as_claimed(cell, rates, seeds=range(10)):
         """Larger rates, smaller batches and Adam store more, as claimed."""
         asked.append(cell)
         level = {10: 0.0638, 100: 0.0307, 1000: 0.0183}[cell.d] * (cell.batch / 64) ** 0.1
         level *= 0.5 if cell.optimiser == "adam" else 1
         return np.array([[level * rate**-0.2 * (1 + 0.01 * seed) for seed in range(10)] for rate in rates])
 
-    monkeypatch.setattr(taught, "errors_by_rate", planted)
+    monkeypatch.setattr(taught, "errors_by_rate", as_claimed)
     assert judged("M7").verdict == "reproduced"
-    monkeypatch.setattr(taught, "errors_by_rate", lambda cell, rates: planted(cell, tuple(1 / rate for rate in rates)))
+    monkeypatch.setattr(
+        taught, "errors_by_rate", lambda cell, rates: as_claimed(cell, tuple(1 / rate for rate in rates))
+    )
     assert judged("M7").verdict == "partly", "larger rates store less"
     assert {cell.batch for cell in asked} == {16, 64, 256, 1024}
+
+
+# verdicts on planted measurements -----------------------------------------------------------------------------------------
+
+SEEDS = 10
+
+
+def drawn_by_size(table):
+    """A stand-in for many draws: the shares that were planted for the size that a judge asks about."""
+
+    def for_draws(probe, draws):
+        (size,) = probe.__defaults__
+        return np.asarray(table[size], float)
+
+    return for_draws
+
+
+def some(n, yes, no):
+    """The first n of ten draws do it."""
+    return [yes] * n + [no] * (SEEDS - n)
+
+
+@pytest.mark.parametrize(
+    ("quarter", "as_many", "too_many", "verdict"),
+    [
+        (1.0, some(9, 0.99, 0.98), 0.49, "reproduced"),
+        (0.0, some(9, 0.99, 0.98), 0.49, "reproduced"),
+        (0.99, some(8, 0.99, 0.98), 0.49, "partly"),
+        (0.98, some(8, 0.99, 0.98), 0.49, "refuted"),
+        (1.0, some(10, 1.0, 0.0), 0.51, "partly"),  # a memory that holds anything would be no memory
+        (0.98, some(10, 1.0, 0.0), 0.51, "refuted"),
+    ],
+)
+def test_outer_products(quarter, as_many, too_many, verdict, monkeypatch):
+    """M1: of a quarter as many pairs as dimensions, of as many, and of a quarter of their square."""
+    table = dict.fromkeys(written.SIZES, [0.7] * SEEDS)
+    table |= {written.D // 4: [quarter] * SEEDS, written.D: as_many, written.D**2 // 4: [too_many] * SEEDS}
+    monkeypatch.setattr(written, "for_draws", drawn_by_size(table))
+    assert judged("M1").verdict == verdict
+
+
+def loads(linear, two_layer, growth=(1.0, 1.0)):
+    """A stand-in for the search: N ln N is the number of parameters to a power, over a constant."""
+
+    def capacity(memory, seeds, guess, room):
+        constant, power = (linear, growth[0]) if memory.kind == "linear" else (two_layer, growth[1])
+        size = memory.d**2 if memory.kind == "linear" else memory.m * memory.d
+        if memory.classes:
+            return np.full(seeds, round(size / constant))
+        return np.full(seeds, round(taught._root(size**power / constant)))
+
+    return capacity
+
+
+@pytest.mark.parametrize(
+    ("linear", "two_layer", "growth", "full", "quick"),
+    [
+        (1.3, 0.35, (1, 1), "reproduced", "reproduced"),
+        (2.4, 0.20, (1, 1), "reproduced", "reproduced"),  # within a factor of 2
+        (2.8, 0.35, (1, 1), "partly", "undecided"),
+        (1.3, 0.16, (1, 1), "partly", "undecided"),
+        (1.3, 0.35, (1, 0.7), "partly", "undecided"),  # one of them grows more slowly
+        (1.3, 0.35, (0.7, 1), "partly", "undecided"),
+        (1.3, 0.35, (0.7, 0.7), "refuted", "undecided"),
+        (1.3, 0.35, (1.4, 1.4), "refuted", "undecided"),
+    ],
+)
+def test_capacity_is_judged_by_slope_and_constant(linear, two_layer, growth, full, quick, monkeypatch):
+    """M2."""
+    monkeypatch.setattr(taught, "capacity", loads(linear, two_layer, growth))
+    monkeypatch.setattr(taught, "written_capacity", lambda d, seeds, room: np.full(seeds, d))
+    for scale, verdict in zip(SCALES, (quick, full), strict=True):
+        found = judged("M2", scale)
+        assert found.verdict == verdict, found.sentence
+    assert found.value == pytest.approx(growth[0], abs=0.03)
+
+
+def test_a_wrong_gradient_is_noticed(monkeypatch):
+    """M3."""
+    right = written.population_gradient
+    assert judged("M3").verdict == "reproduced"
+    monkeypatch.setattr(written, "population_gradient", lambda *memory: right(*memory) * (1 + 1e-9))
+    assert judged("M3").verdict == "refuted"
+
+
+@pytest.mark.parametrize(("n", "verdict"), [(9, "reproduced"), (8, "partly"), (2, "partly"), (1, "refuted")])
+def test_one_step_in_some_draws(n, verdict, monkeypatch):
+    """M4."""
+    monkeypatch.setattr(written, "for_draws", lambda probe, draws: np.array(some(n, 0.99, 0.98)))
+    assert judged("M4").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("three", "fifteen", "verdict"), [(0, 9, "reproduced"), (9, 8, "partly"), (8, 8, "refuted"), (8, 0, "refuted")]
+)
+def test_sums_of_embeddings_in_some_draws(three, fifteen, verdict, monkeypatch):
+    """M5: draws that recall 99% with so many distractors; what whole sums recall has no say."""
+    table = {
+        n: np.stack([some(k, 0.99, 0.98), some(SEEDS - k, 0.99, 0.98)], axis=1) for n, k in ((3, three), (15, fifteen))
+    }
+    monkeypatch.setattr(written, "for_draws", drawn_by_size(table))
+    assert judged("M5").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("kept", "weighted", "verdict"),
+    [
+        (-1.0, -0.25, "reproduced"),
+        (-1.08, -0.17, "reproduced"),  # within .1
+        (-1.12, -0.25, "partly"),
+        (-1.0, -0.13, "partly"),
+        (-0.5, -0.5, "partly"),  # the exponent in samples is exact and always holds
+    ],
+)
+def test_exponents(kept, weighted, verdict, monkeypatch):
+    """M6."""
+    widths = written.WIDTHS.astype(float)
+    errors = np.stack([widths**power for power in (kept, weighted, -0.1)])
+    joint = np.ones((len(written.SAMPLES), len(widths[::2])))
+    monkeypatch.setattr(
+        written, "for_draws", lambda probe, draws: (np.tile(errors, (draws, 1, 1)), np.tile(joint, (draws, 1, 1)))
+    )
+    found = judged("M6")
+    assert found.verdict == verdict
+    assert found.value == pytest.approx(kept)
+
+
+def test_exponents_of_which_none_holds(monkeypatch):
+    widths = written.WIDTHS.astype(float)
+    errors, joint = np.stack([widths**-0.5] * 3), np.ones((len(written.SAMPLES), len(widths[::2])))
+    monkeypatch.setattr(
+        written, "for_draws", lambda probe, draws: (np.tile(errors, (draws, 1, 1)), np.tile(joint, (draws, 1, 1)))
+    )
+    monkeypatch.setattr(written, "zipf", lambda n, a: zipf(n, 4.0))  # T^-(1 - 1/4)
+    assert judged("M6").verdict == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("rate", "batch", "adam", "row", "verdict"),
+    [
+        (-0.2, 0.1, 0.5, 1.0, "reproduced"),
+        (-0.2, 0.1, 0.5, 1.2, "reproduced"),  # the published row within a quarter
+        (-0.2, 0.1, 0.5, 1.3, "partly"),
+        (-0.2, 0.1, 2.0, 1.0, "partly"),  # Adam stores less
+        (-0.2, -0.1, 0.5, 1.0, "partly"),  # smaller batches do
+        (0.2, 0.1, 0.5, 1.0, "partly"),  # larger rates do
+        (0.2, -0.1, 2.0, 1.0, "refuted"),
+    ],
+)
+def test_what_optimisers_store(rate, batch, adam, row, verdict, monkeypatch):
+    """M7: the error goes as powers of the rate and of the batch, and Adam has a factor."""
+
+    def errors_by_rate(cell, rates):
+        level = row * taught.FIRST_ROW[cell.d] * (cell.batch / 64) ** batch * (adam if cell.optimiser == "adam" else 1)
+        return np.array([[level * r**rate * (1 + 0.01 * seed) for seed in range(-5, 6)] for r in rates])
+
+    monkeypatch.setattr(taught, "errors_by_rate", errors_by_rate)
+    assert judged("M7").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("rises", "last", "verdict"),
+    [
+        ({10.0: 0.2, 1.0: 0.0}, {10.0: 0.1, 1.0: 0.2}, "reproduced"),
+        ({10.0: 0.2, 1.0: 0.0}, {10.0: 0.2, 1.0: 0.1}, "partly"),
+        ({10.0: 0.05, 1.0: 0.0}, {10.0: 0.1, 1.0: 0.2}, "partly"),
+        ({10.0: 0.2, 1.0: 0.2}, {10.0: 0.1, 1.0: 0.2}, "partly"),  # the small steps spike as well
+        ({10.0: 0.05, 1.0: 0.0}, {10.0: 0.2, 1.0: 0.1}, "refuted"),
+    ],
+)
+def test_spikes(rises, last, verdict, monkeypatch):
+    """M8: losses that rise by so much in one step, and end so low."""
+
+    def two_tokens(rate, correlation=0.95, steps=35):
+        return np.array([1.0, 1.0 + rises.get(rate, 0.0), last.get(rate, 0.5)])
+
+    monkeypatch.setattr(taught, "two_tokens", two_tokens)
+    assert judged("M8").verdict == verdict
 
 
 def test_there_is_no_step_to_profile():

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from planted import evidence_of, planted
 from scipy import stats
 
 from mnemoscope.config import UserError
@@ -14,11 +15,9 @@ from mnemoscope.spec import Adam, Spec
 from mnemoscope.store import Damage, Store
 from mnemoscope.studies import STUDIES, find_claim, find_study, runner
 from mnemoscope.studies.claims import Claim, Ledger, Outcome, Setting, Study, Test
-from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.runner import read_ledger, run_study
 from mnemoscope.studies.statistics import mean_interval, share_interval, share_verdict
 from mnemoscope.tasks import Permutation
-from mnemoscope.train import Run
 
 SPEC = Spec(
     task=Permutation(n_symbols=3), model=ModelConfig(d_model=16, n_heads=1, d_mlp=32), optimiser=Adam(lr=0.01, schedule="cosine"),
@@ -49,7 +48,7 @@ def nothing_finite_by_seed(evidence):
     return Outcome("reproduced", 1.0, (1.0, 1.0), "Some never learn.", {"steps": np.array([1.0, np.inf])})
 
 
-def planted(name, needs, judge):
+def claimed(name, needs, judge):
     return Test(Claim(id=name, statement="s", source_figure="f", criterion=f"c {name}"), needs, judge)
 
 
@@ -57,8 +56,8 @@ PLANTED = Study(
     name="planted", title="t", source="s",
     settings=lambda scale: {"good": Setting(SPEC, 8), "wild": Setting(WILD, 8)},
     tests=(
-        planted("P1", ("good",), eliminates), planted("P2", ("good",), recalls), planted("P3", ("wild",), any_answer),
-        planted("P4", (), any_answer),
+        claimed("P1", ("good",), eliminates), claimed("P2", ("good",), recalls), claimed("P3", ("wild",), any_answer),
+        claimed("P4", (), any_answer),
     ),
 )  # fmt: skip
 
@@ -117,7 +116,7 @@ def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
     assert again.trained_ == {}
 
     # a changed criterion is judged anew, from stored runs
-    changed = Study(**vars(PLANTED) | {"tests": (planted("P1", ("good",), recalls), *PLANTED.tests[1:])})
+    changed = Study(**vars(PLANTED) | {"tests": (claimed("P1", ("good",), recalls), *PLANTED.tests[1:])})
     changed.tests[0].__dict__["claim"] = Claim(id="P1", statement="s", source_figure="f", criterion="another")
     third = Watch()
     entry = run_study(changed, "quick", store, "c", watcher=third).claims[0]
@@ -166,9 +165,7 @@ def test_choosing_claims_trains_only_what_they_need_and_keeps_the_rest(store):
 
 def test_a_verdict_says_which_seed_it_rests_without():
     """One of twenty diverged: the rest settles the claim, and the sentence names the one."""
-    whole = Run(SPEC, tuple(range(20)), {}, np.zeros(0, int), np.zeros((20, 0)), np.full(20, SPEC.steps))
-    whole.good_steps[13] = 417
-    evidence = Evidence("quick", {"good": Setting(SPEC, 20)}, lambda name: whole)
+    evidence = evidence_of({"good": planted(SPEC, 20, good_steps={13: 417})}, "quick")
     finding = evidence.finding(("good",), any_answer)
     assert (finding.verdict, finding.failed_seeds) == ("reproduced", 1)
     assert finding.sentence.endswith("to anything. Diverged in good: seed 13 (after 417 of 1,000 steps).")

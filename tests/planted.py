@@ -1,0 +1,124 @@
+"""Evidence that nobody trained: runs with planted curves, weights and losses, and what probes would have read."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from mnemoscope.model import init, parameter_shapes
+from mnemoscope.spec import Spec
+from mnemoscope.studies.claims import Setting
+from mnemoscope.studies.evidence import Evidence
+from mnemoscope.train import Run
+
+SEEDS = 10
+
+
+def planted(
+    spec: Spec,
+    seeds: int = SEEDS,
+    *,
+    observed: Mapping[str, Any] | None = None,
+    params: Any = None,
+    losses: float = 0.0,
+    good_steps: Mapping[int, int] | None = None,
+) -> Run:
+    """A run of a Spec whose every seed finished, with what is asked for planted in it.
+
+    `observed` has what each look of the Spec says: a row for all seeds, or a row for each. `params` are the weights of one
+    model, which all seeds and snapshots then share, or a list with a model for each seed. `losses` is the mean loss at the
+    last stop. `good_steps` says after how many steps some seeds diverged.
+    """
+    done = np.full(seeds, spec.steps)
+    for seed, steps in (good_steps or {}).items():
+        done[seed] = steps
+    return Run(
+        spec,
+        tuple(range(seeds)),
+        _snapshots(spec, seeds, params),
+        np.array([spec.steps]),
+        np.full((seeds, 1), losses),
+        done,
+        {name: _looks(spec, seeds, value) for name, value in (observed or {}).items()},
+    )
+
+
+def _looks(spec: Spec, seeds: int, value: Any) -> np.ndarray:
+    """What was observed, with its seed axis."""
+    rows = np.asarray(value, float)
+    looks = len(spec.look_steps())
+    if rows.shape[:2] == (seeds, looks):
+        return rows
+    if rows.shape[:1] != (looks,):
+        raise ValueError(f"planted curves need {looks} looks, after an axis of {seeds} seeds or none, got {rows.shape}")
+    return np.broadcast_to(rows, (seeds, *rows.shape))
+
+
+def _snapshots(spec: Spec, seeds: int, params: Any) -> dict[str, np.ndarray]:
+    """The same weights at every snapshot."""
+    if params is None:
+        return {}
+    models = params if isinstance(params, list) else [params] * seeds
+    if len(models) != seeds:
+        raise ValueError(f"planted models need one for each of {seeds} seeds, got {len(models)}")
+    stacked = {name: np.stack([np.asarray(model[name], np.float32) for model in models]) for name in models[0]}
+    snaps = len(spec.snapshot_steps())
+    return {name: np.repeat(x[:, None], snaps, axis=1) for name, x in stacked.items()}
+
+
+def silent(spec: Spec) -> dict[str, np.ndarray]:
+    """The weights of a model that says the same to everything: all of them zero."""
+    task = spec.task
+    shapes = parameter_shapes(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out)
+    return {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+
+
+def untrained(spec: Spec, seed: int = 0) -> dict[str, Any]:
+    """The weights of a model as it is drawn."""
+    task = spec.task
+    return dict(init(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out, key=jax.random.key(seed)))
+
+
+Measured = Mapping[tuple[str, Callable[..., Any]], Any]  # what a probe read in every seed of a setting
+
+
+class PlantedEvidence(Evidence):
+    """Evidence over planted runs; what `measured` has of a setting and a probe is not measured again."""
+
+    def __init__(self, scale: Any, settings: Mapping[str, Setting], runs: Mapping[str, Run], measured: Measured):
+        def obtain(name: str) -> Run:
+            return runs[name] if name in runs else pytest.fail(f"{name} would have been trained")
+
+        super().__init__(scale, settings, obtain)
+        self.planted = dict(measured)
+
+    def measure(self, name: str, probe: Callable[..., Any]) -> Any:
+        """What was planted, or else what the probe reads in the planted models."""
+        if (name, probe) in self.planted:
+            return self.planted[name, probe]
+        return super().measure(name, probe)
+
+
+def evidence_of(
+    runs: Mapping[str, Run] | None = None,
+    scale: str = "full",
+    *,
+    measured: Measured | None = None,
+    settings: Mapping[str, Setting] | None = None,
+) -> PlantedEvidence:
+    """Evidence over planted runs and measurements; its settings are those of the runs unless others are given."""
+    runs = runs or {}
+    if settings is None:
+        settings = {name: Setting(run.spec, len(run.seeds)) for name, run in runs.items()}
+    return PlantedEvidence(scale, settings, runs, measured or {})
+
+
+def rows_of(measured: Any, rows: Iterable[int]) -> Any:
+    """What was measured in some models, as if these were the seeds: each named as often as there are seeds like it.
+
+    In double precision: judges hand single numbers on to functions of a `float`, which a NumPy number of 32 bits is not.
+    """
+    chosen = np.array(list(rows))
+    return jax.tree.map(lambda x: np.asarray(x, float)[chosen], measured)
