@@ -114,7 +114,9 @@ def test_training_with_room_to_spare_is_training_without(memory):
                       for key, n in zip(keys, (room, memory.classes or room), strict=False))
         )  # fmt: skip
         quick = jax.jit(lambda n: stores(memory, room, jnp.array(3), n))
-        answers = {n: best_share(memory, e[:n], u[: memory.classes or n], *keys[2:]) >= memory.level for n in (3, 8, 16)}
+        answers = {
+            n: best_share(memory, e[:n], u[: memory.classes or n], *keys[2:]) >= memory.level for n in (3, 8, 16)
+        }
         assert {n: bool(quick(jnp.array(n))) for n in answers} == answers
     assert answers[3], "three pairs fit anything here"
     assert not answers[16], "and sixteen do not"
