@@ -70,7 +70,7 @@ def test_a_memory_that_fills_its_room_gets_more(monkeypatch):
 
 @pytest.mark.parametrize("level", [0.99, 1.0])
 def test_the_capacity_found_is_the_edge(monkeypatch, level):
-    """Trained memories store what was found and not one more, says the program that bisection asked: another one rounds otherwise."""
+    """Trained memories store what was found and not one more, says the program that bisection asked (another rounds otherwise)."""
     memory, asked = Memory(d=6, steps=400, level=level), []
     monkeypatch.setattr(memories, "on_devices", lambda f, n: asked.append(on_devices(f, n)) or asked[-1])
     found = capacity(memory, 4, guess=6, room=24, resolution=0.0)

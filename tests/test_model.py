@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examples import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tries import tries
 
 from mnemoscope.config import UserError
 from mnemoscope.loss import batch_loss
@@ -103,7 +103,7 @@ def numpy_forward(c, p, tokens):
     return x @ w_u + (p["unembed.b_U"] if c.bias and c.unembed_bias else zero)
 
 
-@examples(10)
+@tries(10)
 @given(shapes, st.lists(st.integers(0, D_VOCAB - 1), min_size=1, max_size=N_CTX), st.integers(0, 99))
 def test_forward_equals_plain_numpy(shape, tokens, seed):
     config = config_of(shape)
@@ -114,7 +114,7 @@ def test_forward_equals_plain_numpy(shape, tokens, seed):
     assert {n: v.shape for n, v in params.items()} == parameter_shapes(config, D_VOCAB, N_CTX)
 
 
-@examples(10)
+@tries(10)
 @given(shapes, unusual, st.integers(2, 7), st.lists(st.integers(0, D_VOCAB - 1), min_size=1, max_size=N_CTX))
 def test_other_kinds_of_attention_equal_plain_numpy(shape, other, n_answers, tokens):
     config = config_of(shape | other | {"tied": False})
@@ -132,7 +132,7 @@ def test_other_kinds_of_attention_equal_plain_numpy(shape, other, n_answers, tok
         assert not long.applies(config)
 
 
-@examples(8)
+@tries(8)
 @given(shapes, unusual, st.integers(0, 99))
 def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
     """Asked at the end of every sequence by the same token, in float64."""
@@ -202,7 +202,7 @@ def test_parameters_start_as_the_configuration_says():
         init(ModelConfig(tied=True), 6, 9, 4, key=jax.random.key(0))
 
 
-@examples(8)
+@tries(8)
 @given(shapes)
 def test_no_position_sees_the_future(shape):
     config = config_of(shape)
@@ -326,7 +326,8 @@ def loss_and_gradient(config, params, example, read, still, routes, dtype):
 
         def every(p):
             return [
-                jax.value_and_grad(lambda p: batch_loss(config, held | p, batch, read, plain))(p) for plain in routes
+                jax.value_and_grad(lambda p, plain=plain: batch_loss(config, held | p, batch, read, plain))(p)
+                for plain in routes
             ]
 
         found = jax.jit(every, compiler_options={"xla_backend_optimization_level": 0})(free)
@@ -341,7 +342,7 @@ NARROW = {"d_head": 1, "n_heads": 2, "n_layers": 1, "norm": "pre", "d_mlp": 0, "
 BY_TOKEN = NARROW | {"d_head": 3, "d_mlp": 7, "mlp_on": None, "bias": True, "unembed_bias": True, "tied": False}
 
 
-@examples(4)
+@tries(4)
 @example(NARROW | {"bias": True, "unembed_bias": True, "tied": True}, 9, {3}, True, 5)
 @example(BY_TOKEN | {"norm": "none"}, 1, {0, 2, 7}, False, 9)
 @example(BY_TOKEN | {"norm": "post"}, 2, {0, 8}, False, 9)

@@ -5,6 +5,6 @@ from hypothesis import settings
 WIDE = 10  # times as many
 
 
-def examples(few: int) -> settings:
+def tries(few: int) -> settings:
     """So many examples, always the same ones; under the profile `wide` many more, and new ones each time."""
     return settings(max_examples=few if settings().derandomize else WIDE * few)
