@@ -1,6 +1,32 @@
-"""Strict JAX for every test, shapes checked at run time, and as many CPU devices as there are cores."""
+"""Strict JAX for every test, shapes checked at run time, two CPU devices, and a home that nobody else has.
 
-from jaxtyping import install_import_hook
+A run of the tests has one folder of its own, made by whoever starts it and shared with its workers and with every process that a
+test starts. It is their home and their current directory, their caches are in it, and it goes when the run ends: nothing of the
+user's is read or written, and no run finds what an earlier one left. A program that one process compiled is there for the others.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    made = tempfile.mkdtemp(prefix="mnemoscope-tests-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    os.environ.update(
+        HOME=made,
+        XDG_CACHE_HOME=f"{made}/cache",
+        XDG_CONFIG_HOME=f"{made}/config",
+        JAX_COMPILATION_CACHE_DIR=f"{made}/cache/mnemoscope/compiled",  # as `mnemoscope.engine.compiled` has it
+        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0.05",
+        JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
+    )
+    for name in ("MNEMOSCOPE_STORE", "MPLCONFIGDIR", "PYTHONWARNINGS"):
+        os.environ.pop(name, None)
+ROOM = Path(os.environ["HOME"])
+
+from jaxtyping import install_import_hook  # noqa: E402
 
 # must come before the first import of the package: every annotated function then checks its shapes
 install_import_hook("mnemoscope", "beartype.beartype")
@@ -8,18 +34,41 @@ install_import_hook("mnemoscope", "beartype.beartype")
 import jax  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, Phase, settings  # noqa: E402
+from hypothesis.database import DirectoryBasedExampleDatabase  # noqa: E402
 
+from mnemoscope import engine  # noqa: E402
+
+# two on any machine; devices can be chosen only before the first computation, and commands called here come later
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+engine.use_all_devices = lambda cache=None, at_most=None: None
 
 # without shrinking: each example compiles anew, and minutes spent on a smaller failure are not worth it
 settings.register_profile(
     "wide", deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    database=DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".hypothesis" / "examples"),
 )  # fmt: skip
-# the same examples each time, so that a test fails for what was changed; `pytest --hypothesis-profile wide` looks for new ones
+# the same examples each time, so that a test fails for what was changed; `make test-long` looks for new ones
 settings.register_profile("house", settings.get_profile("wide"), derandomize=True, database=None)
 settings.load_profile("house")
+
+# the files that take longest go first, so that no worker is left with one of them at the end
+LONGEST = (
+    "model", "cluster", "birth", "explorer", "train", "hops", "studies", "facts", "capacity", "resume", "gradients", "loss",
+    "site", "walk", "fuzz", "memories", "profile", "store", "tasks", "cli",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    """The longest files first; within a file everything stays in its order."""
+    place = {f"test_{name}.py": at for at, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _in_a_folder_of_its_own():
+    os.chdir(ROOM)
 
 
 @pytest.fixture

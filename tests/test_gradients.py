@@ -1,5 +1,6 @@
 """Population gradients: exact sums against every sequence listed, against finite differences and against a large sample."""
 
+from functools import partial
 from itertools import pairwise, product
 
 import jax
@@ -46,8 +47,8 @@ def every_sequence(task):
 def population_loss(task, config, params):
     """The exact loss by listing: sum p w loss / sum p w, float64."""
     found = list(every_sequence(task))
-    rows, p = jnp.array([row for _, row, _ in found]), np.array([p for *_, p in found])
-    is_q = np.asarray(rows)[:, :-1] == np.array([q for q, *_ in found])[:, None]
+    rows, p = np.array([row for _, row, _ in found]), np.array([p for *_, p in found])
+    is_q = rows[:, :-1] == np.array([q for q, *_ in found])[:, None]
     weights = p[:, None] * (is_q & (np.cumsum(is_q, axis=1) >= 2))
     logits = jax.vmap(lambda row: forward(config, params, row)[0])(rows[:, :-1])
     losses = jax.nn.logsumexp(logits, axis=-1) - jnp.take_along_axis(logits, rows[:, 1:, None], axis=-1)[..., 0]
@@ -62,11 +63,12 @@ def test_the_exact_gradient_is_that_of_the_listed_population(outputs):
         config, params = theorem_model(task)
         params = {name: jnp.asarray(np.asarray(value), np.float64) for name, value in params.items()}
 
+        @jax.jit
         def at(w):
             return population_loss(task, config, params | {OUTPUT: w[None]})
 
         zero = params[OUTPUT][0]
-        np.testing.assert_allclose(jax.grad(at)(zero), exact, atol=1e-12)
+        np.testing.assert_allclose(jax.jit(jax.grad(at))(zero), exact, atol=1e-12)
         rng, n = np.random.default_rng(0), task.d_vocab
         for i, j in [(0, -1), (n, -2), (n + task.length, -n), *rng.integers(0, zero.shape[0], (3, 2))]:
             step = jnp.zeros_like(zero).at[i, j].set(1e-5)
@@ -80,7 +82,8 @@ def test_a_large_sample_agrees_within_its_error_bars():
     config, params = theorem_model(task)
     exact = output_gradient(task)
     keys = jax.random.split(jax.random.key(1), 24)
-    found = jax.vmap(lambda key: sampled_gradient(task, config, params, OUTPUT, batches=40, batch=32, key=key))(keys)
+    one = partial(sampled_gradient, task, config, params, OUTPUT, 40, 32)
+    found = jax.jit(jax.vmap(lambda key: one(key=key)))(keys)
     mean, error = np.asarray(found.mean), np.asarray(found.error)
     where = error.min(axis=0) > 0
     off = (mean - exact[None])[:, where] / error[:, where]
@@ -98,19 +101,15 @@ def test_sampled_gradients_are_slopes_of_the_sampled_loss(name):
         rng = np.random.default_rng(2)
         params = {k: jnp.asarray(np.asarray(v) + 0.3 * rng.normal(size=v.shape), np.float64) for k, v in params.items()}
         key = jax.random.key(4)
-        found = sampled_gradient(task, config, params, name, batches=2, batch=8, key=key)
-        keys = [k for one in jax.random.split(key, 2) for k in jax.random.split(one, 8)]
-        examples = [task.sample((), key=k) for k in keys]
+        found = jax.jit(lambda key: sampled_gradient(task, config, params, name, 2, 8, key=key))(key)
+        keys = jnp.concatenate([jax.random.split(one, 8) for one in jax.random.split(key, 2)])
+        drawn = jax.jit(jax.vmap(lambda key: task.sample((), key=key)))(keys)
 
+        @jax.jit
         def at(w):
-            total, weight = 0.0, 0.0
-            for e in examples:
-                logits = forward(config, params | {name: w[None]}, e.tokens)[0]
-                each = (
-                    jax.nn.logsumexp(logits, axis=-1) - jnp.take_along_axis(logits, e.targets[:, None], axis=-1)[:, 0]
-                )
-                total, weight = total + (each * e.weights).sum(), weight + e.weights.sum()
-            return total / weight
+            logits = jax.vmap(lambda row: forward(config, params | {name: w[None]}, row)[0])(drawn.tokens)
+            own = jnp.take_along_axis(logits, drawn.targets[..., None], axis=-1)[..., 0]
+            return ((jax.nn.logsumexp(logits, axis=-1) - own) * drawn.weights).sum() / drawn.weights.sum()
 
         way = jnp.asarray(rng.normal(size=params[name][0].shape))
         slope = (at(params[name][0] + 1e-5 * way) - at(params[name][0] - 1e-5 * way)) / 2e-5
@@ -122,7 +121,8 @@ def test_three_steps_write_three_memories():
     config, params = theorem_model(task)
     start = Transformer(config, params)
     assert float(output_memory(start)) == pytest.approx(1 / 6)  # all zero: the first of equals
-    steps = three_steps(task, config, params, batches=100, batch=128, key=jax.random.key(0))
+    write = jax.jit(lambda key: three_steps(task, config, params, batches=100, batch=128, key=key))
+    steps = write(jax.random.key(0))
     model = Transformer(config, steps.params)
     assert [float(f(model)) for f in (output_memory, second_keys)] == [1.0, 1.0]
     assert float(first_keys(model)) >= 0.75

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tries import tries
 
 from mnemoscope.config import UserError
 from mnemoscope.loss import batch_loss
@@ -57,9 +58,11 @@ def config_of(shape):
 
 def shaken(config, seed=0, dtype=np.float32):
     """Parameters that are nowhere at their neutral start, so that a forgotten one shows."""
-    params = init(config, D_VOCAB, N_CTX, key=jax.random.key(seed))
-    rng = np.random.default_rng(seed)
-    return {name: jnp.asarray(value + 0.3 * rng.normal(size=value.shape), dtype) for name, value in params.items()}
+    rng, scales = np.random.default_rng(seed), (".ln1.w", ".ln2.w", "ln_final.w")
+    return {
+        name: jnp.asarray(float(name.endswith(scales)) + 0.5 * rng.normal(size=size), dtype)
+        for name, size in parameter_shapes(config, D_VOCAB, N_CTX).items()
+    }
 
 
 def numpy_forward(c, p, tokens):
@@ -100,6 +103,7 @@ def numpy_forward(c, p, tokens):
     return x @ w_u + (p["unembed.b_U"] if c.bias and c.unembed_bias else zero)
 
 
+@tries(10)
 @given(shapes, st.lists(st.integers(0, D_VOCAB - 1), min_size=1, max_size=N_CTX), st.integers(0, 99))
 def test_forward_equals_plain_numpy(shape, tokens, seed):
     config = config_of(shape)
@@ -110,13 +114,13 @@ def test_forward_equals_plain_numpy(shape, tokens, seed):
     assert {n: v.shape for n, v in params.items()} == parameter_shapes(config, D_VOCAB, N_CTX)
 
 
-@settings(max_examples=10)
+@tries(10)
 @given(shapes, unusual, st.integers(2, 7), st.lists(st.integers(0, D_VOCAB - 1), min_size=1, max_size=N_CTX))
 def test_other_kinds_of_attention_equal_plain_numpy(shape, other, n_answers, tokens):
     config = config_of(shape | other | {"tied": False})
     rng, shapes_of = np.random.default_rng(0), parameter_shapes(config, D_VOCAB, N_CTX, n_answers)
     params = {name: jnp.asarray(0.5 * rng.normal(size=size), float) for name, size in shapes_of.items()}
-    drawn = init(config, D_VOCAB, N_CTX, n_answers, key=jax.random.key(0))
+    drawn = jax.eval_shape(partial(init, config, D_VOCAB, N_CTX, n_answers), key=jax.random.key(0))
     assert {n: v.shape for n, v in drawn.items()} == shapes_of
     logits, trace = jax.jit(forward, static_argnums=0)(config, params, jnp.array(tokens))
     assert logits.shape == (len(tokens), n_answers)
@@ -128,7 +132,7 @@ def test_other_kinds_of_attention_equal_plain_numpy(shape, other, n_answers, tok
         assert not long.applies(config)
 
 
-@settings(max_examples=8)
+@tries(8)
 @given(shapes, unusual, st.integers(0, 99))
 def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
     """Asked at the end of every sequence by the same token, in float64."""
@@ -146,11 +150,13 @@ def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
         weights = jnp.zeros((5, N_CTX)).at[:, -1].set(jnp.array(rng.uniform(0.5, 1, 5)))
         batch = Example(jnp.array(tokens), jnp.array(rng.integers(0, D_VOCAB, (5, N_CTX))), weights)
 
-        def route(plain):
-            f = jax.value_and_grad(lambda p: batch_loss(config, p, batch, (N_CTX - 1,), plain, asks_from=2))
-            return jax.jit(f, compiler_options={"xla_backend_optimization_level": 0})(params)
+        def route(p, plain):
+            return jax.value_and_grad(lambda p: batch_loss(config, p, batch, (N_CTX - 1,), plain, asks_from=2))(p)
 
-        quick, plain = route(False), route(True)
+        both = jax.jit(
+            lambda p: (route(p, False), route(p, True)), compiler_options={"xla_backend_optimization_level": 0}
+        )
+        quick, plain = both(params)
     assert float(quick[0]) == pytest.approx(float(plain[0]), rel=1e-12)
     for name, exact in plain[1].items():
         np.testing.assert_allclose(quick[1][name], exact, rtol=1e-10, atol=1e-12, err_msg=name)
@@ -169,10 +175,10 @@ def test_a_bag_of_tokens_whose_scores_lie_far_apart(apart, exact):
     tokens = jnp.array([[0, 1, 3], [1, 2, 3]])
     batch = Example(tokens, jnp.full((2, 3), 1), jnp.zeros((2, 3)).at[:, -1].set(1.0))
 
-    def route(plain):
-        return jax.value_and_grad(lambda p: batch_loss(config, p, batch, (2,), plain, asks_from=3))(params)
+    def route(p, plain):
+        return jax.value_and_grad(lambda p: batch_loss(config, p, batch, (2,), plain, asks_from=3))(p)
 
-    quick, plain = route(False), route(True)
+    quick, plain = jax.jit(lambda p: (route(p, False), route(p, True)))(params)
     assert all(jnp.isfinite(x).all() for x in jax.tree.leaves(quick)), "never lost altogether"
     if exact:
         assert float(quick[0]) == pytest.approx(float(plain[0]), rel=1e-5)
@@ -196,6 +202,7 @@ def test_parameters_start_as_the_configuration_says():
         init(ModelConfig(tied=True), 6, 9, 4, key=jax.random.key(0))
 
 
+@tries(8)
 @given(shapes)
 def test_no_position_sees_the_future(shape):
     config = config_of(shape)
@@ -309,17 +316,25 @@ def test_impossible_shapes_say_what_is_allowed(fields, message):
     assert message in str(error.value)
 
 
-def loss_and_gradient(config, params, example, read, still, plain, dtype):
-    """Of the same numbers in float32 or float64, as one vector: the loss, then the gradient of what is not frozen."""
+def loss_and_gradient(config, params, example, read, still, routes, dtype):
+    """Of the same numbers in float32 or float64, by each route: the loss, and the gradient of what is not frozen as one vector."""
     with jax.enable_x64(dtype is np.float64):
         params = {name: jnp.asarray(value, dtype) for name, value in params.items()}
         batch = Example(*map(jnp.array, example[:2]), jnp.array(example[2], dtype))
         held = {name: value for name, value in params.items() if name in still}
         free = {name: value for name, value in params.items() if name not in still}
-        f = jax.value_and_grad(lambda p: batch_loss(config, held | p, batch, read, plain))
-        loss, gradient = jax.jit(f, compiler_options={"xla_backend_optimization_level": 0})(free)
-        assert loss.dtype == dtype
-        return np.array([float(loss)]), np.concatenate([np.asarray(g).ravel() for g in gradient.values()])
+
+        def every(p):
+            return [
+                jax.value_and_grad(lambda p, plain=plain: batch_loss(config, held | p, batch, read, plain))(p)
+                for plain in routes
+            ]
+
+        found = jax.jit(every, compiler_options={"xla_backend_optimization_level": 0})(free)
+        assert all(loss.dtype == dtype for loss, _ in found)
+        return [
+            (np.array([float(x)]), np.concatenate([np.ravel(g) for g in gradient.values()])) for x, gradient in found
+        ]
 
 
 NARROW = {"d_head": 1, "n_heads": 2, "n_layers": 1, "norm": "pre", "d_mlp": 0, "mlp_on": (), "act": "relu"}
@@ -327,10 +342,11 @@ NARROW = {"d_head": 1, "n_heads": 2, "n_layers": 1, "norm": "pre", "d_mlp": 0, "
 BY_TOKEN = NARROW | {"d_head": 3, "d_mlp": 7, "mlp_on": None, "bias": True, "unembed_bias": True, "tied": False}
 
 
-@settings(max_examples=8)
+@tries(4)
 @example(NARROW | {"bias": True, "unembed_bias": True, "tied": True}, 9, {3}, True, 5)
 @example(BY_TOKEN | {"norm": "none"}, 1, {0, 2, 7}, False, 9)
 @example(BY_TOKEN | {"norm": "post"}, 2, {0, 8}, False, 9)
+@example(BY_TOKEN | {"n_layers": 2, "bias": False, "act": "linear", "mlp_on": (0,)}, 3, {1, 5}, True, 5)
 @given(
     shapes, st.integers(0, 99), st.sets(st.integers(0, N_CTX - 1), min_size=1), st.booleans(), st.sampled_from([5, 9])
 )
@@ -346,43 +362,43 @@ def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, free
     drawn = (*rng.integers(0, D_VOCAB, (2, batch, N_CTX)), rng.uniform(0.5, 1, (batch, N_CTX)).astype(np.float32))
     still = {"embed.W_E", "blocks.0.attn.W_V"} if freeze else set()
 
-    def route(plain, dtype, nudges=None):
+    def by(routes, dtype, nudges=None):
         params = shaken(config, seed)
         if nudges is not None:  # by half of a float32's last digit
             params = {
                 n: np.asarray(x, float) * (1 + 2.0**-24 * nudges.choice([-1, 1], x.shape)) for n, x in params.items()
             }
-        return loss_and_gradient(config, params, drawn, read, still, plain, dtype)
+        return loss_and_gradient(config, params, drawn, read, still, routes, dtype)
 
-    routes = route(True, np.float64), route(False, np.float64), route(True, np.float32), route(False, np.float32)
+    routes = (*by((True, False), np.float64), *by((True, False), np.float32))
     for i, (exact, fast64, plain32, fast32) in enumerate(zip(*routes, strict=True)):
         size, apart = np.linalg.norm(exact), np.linalg.norm(fast32 - plain32)
         assert np.linalg.norm(fast64 - exact) <= 1e-12 * size, ("loss", "gradient")[i]
         if apart > 1e-6 * size:
-            moved = [np.linalg.norm(route(True, np.float64, np.random.default_rng(k))[i] - exact) for k in range(4)]
-            assert apart <= 4 * max(moved), ("loss", "gradient")[i]
+            moved = [by((True,), np.float64, np.random.default_rng(k))[0][i] - exact for k in range(4)]
+            assert apart <= 4 * max(map(np.linalg.norm, moved)), ("loss", "gradient")[i]
 
 
 @pytest.mark.parametrize("shape", [(16, 2, "none", 1), (24, 3, "post", 1), (6, 1, "pre", 2)])
 def test_the_gpu_kernel_has_the_same_loss_and_gradient(shape, monkeypatch):
-    """Interpreted, without a GPU; the sizes of the second and third have to be padded for Triton."""
+    """Interpreted, without a GPU; the sizes of the second and third have to be padded for Triton.
+
+    It computes in float32 alone: from float64's plain pass it may be four times as far as float32's plain pass is.
+    """
     d_model, n_heads, norm, n_layers = shape
     config = ModelConfig(d_model=d_model, n_heads=n_heads, norm=norm, n_layers=n_layers, d_mlp=8)
-    rng, read, params = np.random.default_rng(0), (0, 3, 8), shaken(config)
-    tokens, targets = jnp.array(rng.integers(0, D_VOCAB, (2, 2 * kernel.CHUNK, N_CTX)))
-    batch = Example(tokens, targets, jnp.ones(tokens.shape))
-    monkeypatch.setattr(kernel, "applies", lambda *_: True)
+    rng, read, params, used = np.random.default_rng(0), (0, 3, 8), shaken(config), []
+    drawn = (*rng.integers(0, D_VOCAB, (2, 2 * kernel.CHUNK, N_CTX)), np.ones((2 * kernel.CHUNK, N_CTX)))
+    monkeypatch.setattr(kernel, "applies", lambda *_: used.append(True) or True)
     monkeypatch.setattr(kernel, "table_attention", partial(kernel.table_attention, interpret=True))
-
-    def length(gradient):
-        return np.sqrt(sum(np.square(np.asarray(g)).sum() for g in gradient.values()))
-
-    quick, plain = (
-        jax.jit(jax.value_and_grad(lambda p, plain=plain: batch_loss(config, p, batch, read, plain)))(params)
-        for plain in (False, True)
-    )
-    assert float(quick[0]) == pytest.approx(float(plain[0]), rel=1e-6)
-    assert length({name: quick[1][name] - plain[1][name] for name in params}) < 2e-6 * length(plain[1])
+    (exact,) = loss_and_gradient(config, params, drawn, read, set(), (True,), np.float64)
+    assert not used
+    quick, plain = loss_and_gradient(config, params, drawn, read, set(), (False, True), np.float32)
+    assert used
+    for i, what in enumerate(("loss", "gradient")):
+        off, plain_off = (np.linalg.norm(route[i] - exact[i]) / np.linalg.norm(exact[i]) for route in (quick, plain))
+        assert off <= max(1e-6, 4 * plain_off), what
+        assert plain_off < 1e-5, "rounding, and not more, is what is allowed"
 
 
 @pytest.mark.parametrize("heads", [1, 2])

@@ -62,9 +62,13 @@ def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
     assert "does not hold" in pages["walk.html"]
 
 
-def test_same_input_same_bytes(pages, tmp_path):
-    again = write_site(tmp_path / "site", Store(tmp_path / "store"))
-    assert {path.name: path.read_text() for path in again} == pages
+@pytest.mark.parametrize("names", [("birth", "facts"), pytest.param(tuple(STUDIES), marks=pytest.mark.long)])
+def test_same_input_same_bytes(names, tmp_path, monkeypatch):
+    """Two studies have every kind of figure: seeds, curves, maps and grids."""
+    monkeypatch.setattr("mnemoscope.report.site.STUDIES", {name: STUDIES[name] for name in names})
+    one, two = (write_site(tmp_path / name, Store(tmp_path / "store")) for name in "ab")
+    assert [path.name for path in one] == ["index.html", *(f"{name}.html" for name in names)]
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
 
 
 def test_pages_load_nothing_from_elsewhere_and_link_to_what_is_there(pages):
@@ -90,8 +94,11 @@ def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
     entry = book.claims[0].model_copy(update={"sentence": hostile, "source_figure": hostile})
     forged = book.model_copy(update={"scale": "quick", "hardware": hostile, "claims": (entry,)})
     store.write_text("ledger/quick/remember.json", forged.model_dump_json())
-    for path in write_site(tmp_path / "site", store):
-        assert "<script>alert" not in path.read_text()
+    monkeypatch.setattr("mnemoscope.report.site.STUDIES", {"remember": STUDIES["remember"]})
+    written = {path.name: path.read_text() for path in write_site(tmp_path / "site", store)}
+    assert set(written) == {"index.html", "remember.html"}
+    assert not any("<script>alert" in text for text in written.values())
+    assert "&lt;script&gt;alert" in written["remember.html"]
 
 
 @pytest.mark.parametrize("study", STUDIES)

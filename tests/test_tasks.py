@@ -37,11 +37,11 @@ def test_posterior_is_what_counting_gives(n):
     listed = task.sequences(permutations(n)).tokens
     rows = np.random.default_rng(0).choice(listed, 40, replace=False)
     seen_undefined = False
-    for row in rows:
-        prompt = jnp.asarray(row[:-1])
-        closed, counted, by_training = (
-            np.asarray(task.posterior(prompt, m)) for m in (None, permutations(n), split.train)
-        )
+    routes = [
+        jax.jit(jax.vmap(lambda prompt, m=m: task.posterior(prompt, m))) for m in (None, permutations(n), split.train)
+    ]
+    found = [np.asarray(route(jnp.asarray(rows[:, :-1]))) for route in routes]
+    for row, closed, counted, by_training in zip(rows, *found, strict=True):
         for step in range(n):
             prefix = [int(t) for t in row[: 2 * step + 1]]
             expected = brute_posterior(everything, prefix, n)
@@ -63,7 +63,7 @@ def test_loss_floor_is_the_enumerated_entropy(n, repeat, of_training):
     task = Permutation(n_symbols=n, repeat=repeat)
     mappings = split_of(task).train if of_training else permutations(n)
     listed = task.sequences(mappings)
-    exact = jax.vmap(lambda row: task.posterior(row, mappings))(jnp.asarray(listed.tokens[:, :-1]))
+    exact = jax.jit(jax.vmap(lambda row: task.posterior(row, mappings)))(jnp.asarray(listed.tokens[:, :-1]))
     given_ = np.take_along_axis(np.asarray(exact), listed.tokens[:, 1::2, None], axis=-1)[..., 0]
     enumerated = (listed.probability[:, None] * -np.log(given_)).sum() / n
     assert enumerated == pytest.approx(math.log(len(mappings)) / n, abs=1e-6)
@@ -83,7 +83,7 @@ def test_sampling_matches_the_enumerated_probabilities(repeat_of):
     task = Permutation(n_symbols=3, repeat=0.3, repeat_of=repeat_of, held_out=0.5)
     split = split_of(task)
     n = 200_000
-    drawn = jax.vmap(lambda key: task.sample(split, key=key))(jax.random.split(jax.random.key(1), n))
+    drawn = jax.jit(jax.vmap(lambda key: task.sample(split, key=key)))(jax.random.split(jax.random.key(1), n))
     whole = np.concatenate([drawn.tokens, drawn.targets[:, -1:]], axis=1)
     counts = Counter(map(tuple, whole.tolist()))
     listed = task.sequences(split.train)
