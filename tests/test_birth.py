@@ -37,7 +37,7 @@ from mnemoscope.studies.birth.settings import (
 )  # fmt: skip
 from mnemoscope.studies.claims import SCALES, Outcome, Setting
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.tasks import Bigrams, Permutation
+from mnemoscope.tasks import Bigrams, Permutation, read_corpus
 from mnemoscope.theory.gradients import Sampled, Steps, output_gradient, sampled_gradient, three_steps
 from mnemoscope.theory.induction import induction_weights
 from mnemoscope.train import Run, fit
@@ -450,7 +450,7 @@ def test_any_text_will_do(tmp_path):
     text = tmp_path / "my text!.txt"
     text.write_text("the quick brown fox jumps over the lazy dog " * 3)
     study = on_corpus(STUDY, text)
-    assert study.name == "birth@my_text_"
+    assert study.name == f"birth@my_text_-{read_corpus(text).digest()[:8]}"
     for scale in SCALES:
         for name, each in study.settings(scale).items():
             task = each.spec.task

@@ -18,6 +18,7 @@ from crash import ledgers, start
 import mnemoscope
 from mnemoscope.cluster import Attempt, Block, Cluster, _Session, block_size, checked, pieces
 from mnemoscope.config import UserError
+from mnemoscope.fingerprint import trained_by
 from mnemoscope.model import ModelConfig
 from mnemoscope.spec import Spec
 from mnemoscope.store import Store, arrays_of
@@ -266,8 +267,11 @@ def test_an_answer_is_checked():
             "seeds": list(run.seeds),
             "data": data,
             "sha256": hashlib.sha256(data).hexdigest(),
+            "trained_by": trained_by().canonical_json(),
         }
         return whole | changed
+
+    other = trained_by().model_copy(update={"source": "another"}).canonical_json()
 
     run = fit(SHORT, range(2))
     assert checked(SHORT, [0, 1], answer(run)).seeds == (0, 1)
@@ -279,6 +283,7 @@ def test_an_answer_is_checked():
         ("no run", answer(run, data=b"", sha256=hashlib.sha256(b"").hexdigest())),
         ("not those of its Spec and seeds", answer(fit(wider, range(2)), spec=SHORT.digest())),
         ("not those of its Spec and seeds", answer(fit(SHORT, range(3)), seeds=[0, 1])),
+        ("an answer by another program", answer(run, trained_by=other)),
     ):
         with pytest.raises(ValueError, match=message):
             checked(SHORT, [0, 1], wrong)

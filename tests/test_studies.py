@@ -143,7 +143,7 @@ def test_the_ledger_is_that_of_the_last_command(store):
 
 def test_changed_code_is_judged_anew(store, monkeypatch):
     run_study(PLANTED, "quick", store, "c", claims=("P4",), watcher=Watch())
-    monkeypatch.setattr(runner, "code_fingerprint", lambda: "other code")
+    monkeypatch.setattr(runner, "judging_fingerprint", lambda study: "other code")
     watch = Watch()
     run_study(PLANTED, "quick", store, "c", claims=("P4",), watcher=watch)
     assert watch.judged_ == ["P4"]

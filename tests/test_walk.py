@@ -250,7 +250,7 @@ def test_any_stored_run_can_be_walked(tmp_path, capsys):
     run = obtain(Store(tmp_path), spec, range(2))
     cli.walk(run=run.spec.digest()[:6], seed=1, prompt="1 2 3", store=tmp_path)
     printed = capsys.readouterr().out
-    assert printed.startswith(f"The walk of 1 2 3 through run {run.spec.digest()}/0-1, seed 1, after 3 steps")
+    assert printed.startswith(f"The walk of 1 2 3 through run {Store(tmp_path).rows()[0].id}, seed 1, after 3 steps")
     logits = next(values for name, _, values in parsed(printed) if name == "L")
     np.testing.assert_allclose(logits, run.model(1)(jnp.array([1, 2, 3])), atol=1e-4)
     obtain(Store(tmp_path), Spec(task=Cycle(), steps=2, batch=2), range(1))
