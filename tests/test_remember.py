@@ -326,18 +326,15 @@ def some(n, yes, no):
     return by_seed((yes, n), (no, SEEDS - n))
 
 
-def cards(scale, chosen, runs=None, **others):
-    """Evidence in which these settings have these report cards, and other probes read what is given by name."""
+def cards(scale, chosen, also=None):
+    """Evidence in which these settings have these report cards, and other probes read what is given."""
     measured = {(name, report_card): found for name, found in chosen.items()}
-    for name, (setting, probe, found) in others.items():
-        measured[setting, probe] = found
-        assert name
-    return evidence_of(runs, scale, measured=measured, settings=settings(scale))
+    return evidence_of(scale=scale, measured=measured | (also or {}), settings=settings(scale))
 
 
-def verdicts(claim, chosen, **others):
+def verdicts(claim, chosen, also=None):
     """The verdicts at the quick and at the full scale."""
-    return tuple(judged(claim, cards(scale, chosen, **others)).verdict for scale in SCALES)
+    return tuple(judged(claim, cards(scale, chosen, also)).verdict for scale in SCALES)
 
 
 BOTH, FULL_ONLY = ("reproduced", "reproduced"), ("undecided", "reproduced")
@@ -405,9 +402,9 @@ WOBBLE = np.linspace(-0.02, 0.02, SEEDS)[:, None]
 def test_below_chance(gap, expected):
     plain = card(right=CHANCE + np.array(gap) + WOBBLE)
     closer = {name: np.zeros((SEEDS, STEPS)) for name in ("mae_all", "mae_training", "right_training")}
-    knows = PLAIN, against_training, closer
-    assert verdicts("R5", {PLAIN: plain}, knows=knows) == expected
-    outcome = judged("R5", cards("full", {PLAIN: plain}, knows=knows))
+    also = {(PLAIN, against_training): closer}
+    assert verdicts("R5", {PLAIN: plain}, also) == expected
+    outcome = judged("R5", cards("full", {PLAIN: plain}, also))
     assert outcome.value == pytest.approx(np.mean(gap[:4]))
 
 
