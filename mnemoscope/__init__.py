@@ -6,7 +6,7 @@ Names are loaded when first used, so that `import mnemoscope` and `mnemoscope --
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
     from mnemoscope.config import UserError

@@ -599,3 +599,15 @@ def test_a_damaged_row_of_0_1_stays_damaged(tmp_path):
         db.execute("UPDATE runs SET machine = 'a better one' WHERE first = 0 AND rowid = (SELECT min(rowid) FROM runs)")
     db.close()
     assert [damage.why for damage in Store(folder).check()] == ["its row in the index is not what was written"]
+
+
+def test_configurations_are_equal_by_their_fields():
+    """Also after tables were computed from them: 0.1 compared these, and raised."""
+    from mnemoscope.tasks.corpus import Corpus, tiny_shakespeare
+
+    one = tiny_shakespeare()
+    two = Corpus(**{name: getattr(one, name) for name in Corpus.model_fields})
+    assert one.bigrams.shape == two.bigrams.shape
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one != two.model_copy(update={"name": "another"})

@@ -10,7 +10,7 @@ from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.remember.settings import SOURCE_SAMPLES
 
 
-def percent(x: float) -> str:
+def percent(x: float | np.floating) -> str:
     """A share as a person writes it."""
     return f"{100 * x:.4g}%"
 
