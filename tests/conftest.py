@@ -22,7 +22,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
         JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0.05",
         JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
     )
-    for name in ("MNEMOSCOPE_STORE", "MPLCONFIGDIR", "PYTHONWARNINGS"):
+    for name in ("MNEMOSCOPE_STORE", "MNEMOSCOPE_LANGUAGE_MODEL", "MPLCONFIGDIR", "PYTHONWARNINGS"):
         os.environ.pop(name, None)
 ROOM = Path(os.environ["HOME"])
 

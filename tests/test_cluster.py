@@ -235,7 +235,7 @@ def test_what_is_stored_needs_no_cluster(store):
 def test_a_scheduler_that_does_not_answer_is_one_line(store, monkeypatch):
     assert cluster.CONNECT_SECONDS == 10
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.5)
-    with pytest.raises(UserError, match="^no Dask scheduler answers at 'tcp://127.0.0.1:9'") as error:
+    with pytest.raises(UserError, match=r"^no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'") as error:
         Cluster("tcp://127.0.0.1:9").train(store, {"short": (SHORT, range(4))})
     assert "\n" not in str(error.value)
 
