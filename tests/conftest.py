@@ -22,19 +22,20 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
         JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0.05",
         JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
     )
-    for name in ("MNEMOSCOPE_STORE", "MPLCONFIGDIR", "PYTHONWARNINGS"):
+    for name in ("MNEMOSCOPE_STORE", "MNEMOSCOPE_LANGUAGE_MODEL", "MPLCONFIGDIR", "PYTHONWARNINGS"):
         os.environ.pop(name, None)
 ROOM = Path(os.environ["HOME"])
+
+from importlib.util import find_spec  # noqa: E402
 
 from jaxtyping import install_import_hook  # noqa: E402
 
 # must come before the first import of the package: every annotated function then checks its shapes
-install_import_hook("mnemoscope", "beartype.beartype")
+if find_spec("beartype"):  # a machine with a GPU may have neither this nor Hypothesis, and tests/test_gpu.py needs none
+    install_import_hook("mnemoscope", "beartype.beartype")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
-from hypothesis import HealthCheck, Phase, settings  # noqa: E402
-from hypothesis.database import DirectoryBasedExampleDatabase  # noqa: E402
 
 from mnemoscope import engine  # noqa: E402
 
@@ -43,15 +44,19 @@ jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 engine.use_all_devices = lambda cache=None, at_most=None: None
 
-# without shrinking: each example compiles anew, and minutes spent on a smaller failure are not worth it
-settings.register_profile(
-    "wide", deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow],
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    database=DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".hypothesis" / "examples"),
-)  # fmt: skip
-# the same examples each time, so that a test fails for what was changed; `make test-long` looks for new ones
-settings.register_profile("house", settings.get_profile("wide"), derandomize=True, database=None)
-settings.load_profile("house")
+if find_spec("hypothesis"):
+    from hypothesis import HealthCheck, Phase, settings
+    from hypothesis.database import DirectoryBasedExampleDatabase
+
+    # without shrinking: each example compiles anew, and minutes spent on a smaller failure are not worth it
+    settings.register_profile(
+        "wide", deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow],
+        phases=[Phase.explicit, Phase.reuse, Phase.generate],
+        database=DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".hypothesis" / "examples"),
+    )  # fmt: skip
+    # the same examples each time, so that a test fails for what was changed; `make test-long` looks for new ones
+    settings.register_profile("house", settings.get_profile("wide"), derandomize=True, database=None)
+    settings.load_profile("house")
 
 # the files that take longest go first, so that no worker is left with one of them at the end
 LONGEST = (

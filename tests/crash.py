@@ -1,6 +1,6 @@
 """Kill a study again and again, at random moments, and see that nothing finished is lost, repeated or read half-written.
 
-    python tests/crash.py --kills 300        the long version; `make test` has a short one
+    python tests/crash.py --kills 300        all studies in turn; `make test` has a short version, `make test-long` a long one
 
 A run is killed (SIGKILL) after a random time and started again with the same command. After each kill the store must pass its own
 check, and every block that was in the index before must be there as it was. When it is let to its end, its ledger equals
@@ -9,6 +9,7 @@ the one of a run that nobody disturbed, but for the time at which it was finishe
 
 import argparse
 import json
+import os
 import random
 import signal
 import subprocess
@@ -104,4 +105,6 @@ if __name__ == "__main__":
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which it kills")
     arguments = parser.parse_args()
-    print(torment(arguments.kills, LONG, arguments.seed))
+    with TemporaryDirectory() as cache:
+        os.environ["XDG_CACHE_HOME"] = cache  # compiled programs go nowhere else
+        print(torment(arguments.kills, LONG, arguments.seed))

@@ -1,21 +1,49 @@
-"""The command line as a user meets it: in a process of its own, by its exit code and what it prints."""
+"""The command line as a user meets it: by its exit code and what it prints.
 
+Most commands are called in this process, where JAX is loaded already. What only a process of its own can show (what is imported,
+signals, warnings, the environment) starts one.
+"""
+
+import contextlib
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 
-ENV = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
+from mnemoscope import cli
+
+LOOKS = {"COLUMNS": "160", "NO_COLOR": "1"}
+ENV = {**os.environ, **LOOKS}
 
 
-def mnemoscope(*args, store=None, **more):
-    env = ENV | ({"MNEMOSCOPE_STORE": str(store)} if store else {}) | more
+def started(*args, store=None):
+    """The command in a process of its own."""
+    env = ENV | ({"MNEMOSCOPE_STORE": str(store)} if store else {})
     command = [sys.executable, "-m", "mnemoscope", *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=300)
+
+
+def mnemoscope(*args, store=None):
+    """The command in this process."""
+    line = ["mnemoscope", *map(str, args), *(("--store", str(store)) if store else ())]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        for name, value in LOOKS.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "argv", line)
+        patch.setattr(warnings, "showwarning", warnings.showwarning)  # put back: the command changes it
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                cli.main()
+            except SystemExit as end:
+                code = end.code or 0
+    return subprocess.CompletedProcess(line, code, out.getvalue(), err.getvalue())
 
 
 def one_line(result, code=2):
@@ -30,14 +58,14 @@ def one_line(result, code=2):
 def store(tmp_path_factory):
     """A store with the exact claims judged, which train nothing."""
     folder = tmp_path_factory.mktemp("cli") / "store"
-    result = mnemoscope("run", "remember", "--claims", "R1,R2", store=folder)
+    result = started("run", "remember", "--claims", "R1,R2", store=folder)
     assert result.returncode == 0, result.stderr
     assert "2 reproduced" in result.stdout
     return folder
 
 
 def test_help_teaches_and_does_not_wait_for_jax():
-    result = mnemoscope("--help")
+    result = started("--help")
     for word in ("list", "run", "ledger", "show", "runs", "mnemoscope show R13"):
         assert word in result.stdout
     code = "import sys, mnemoscope.cli; print('jax' in sys.modules)"
@@ -108,6 +136,12 @@ def test_bad_input_is_one_line_and_exit_code_2(args, message, tmp_path):
     assert message in one_line(mnemoscope(*args, store=tmp_path / "s"))
 
 
+def test_a_process_says_what_a_call_says(store):
+    for args in (("show", "R77"), ("list",)):
+        alone, called = started(*args, store=store), mnemoscope(*args, store=store)
+        assert (alone.returncode, alone.stdout, alone.stderr) == (called.returncode, called.stdout, called.stderr)
+
+
 def test_words_that_the_parser_does_not_know():
     for args in (("run", "remember", "--scale", "medium"), ("run", "remember", "--sedes", "3"), ("walk-the-dog",)):
         result = mnemoscope(*args)
@@ -128,16 +162,15 @@ def test_ctrl_c_ends_with_130_and_keeps_what_was_finished(tmp_path):
     command = [sys.executable, "-c", start, "run", "remember", "--claims", "R18", "--seeds", "2"]
     env = ENV | {"MNEMOSCOPE_STORE": str(tmp_path)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.rglob("*.safetensors")) and time.monotonic() < deadline:
-        time.sleep(0.2)
+    while not list(tmp_path.rglob("*.safetensors")):
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "finished runs are kept" in err
-    listed = mnemoscope("runs", store=tmp_path).stdout
-    assert "0 runs" not in listed
+    assert "0 runs" not in mnemoscope("runs", store=tmp_path).stdout
 
 
 def test_a_notice_is_one_line():

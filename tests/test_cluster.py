@@ -16,6 +16,7 @@ pytest.importorskip("distributed", reason="Dask is not installed: pip install 'm
 from crash import ledgers, start
 
 import mnemoscope
+from mnemoscope import cluster
 from mnemoscope.cluster import Attempt, Block, Cluster, _Session, block_size, checked, pieces
 from mnemoscope.config import UserError
 from mnemoscope.fingerprint import trained_by
@@ -44,17 +45,16 @@ cluster.fit = broken
 
 
 class Dask:
-    """A scheduler, and workers that can be started, killed and stopped; they share compiled programs to be quick."""
+    """A scheduler, and workers that can be started, killed and stopped."""
 
     def __init__(self, folder):
         self.folder, self.processes = folder, []
-        home = str(Path(mnemoscope.__file__).parent.parent)
-        self.env = os.environ | {"PYTHONPATH": home, "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
-                                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}  # fmt: skip
+        self.env = os.environ | {"PYTHONPATH": str(Path(mnemoscope.__file__).parent.parent)}
         known = folder / "scheduler.json"
         self.start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", known,
                    "--idle-timeout", "300")  # fmt: skip
-        while not known.exists():
+        while not known.exists() or not known.read_text().endswith("}"):
+            assert self.processes[0].poll() is None, (folder / "log").read_text()
             time.sleep(0.05)
         self.address = json.loads(known.read_text())["address"]
 
@@ -138,7 +138,7 @@ def test_the_ledger_equals_the_one_made_without_a_cluster(dask, tmp_path):
     dask.worker()
     both = [start(command, tmp_path / "here"), start((*command, "--cluster", dask.address), tmp_path / "cluster")]
     for process in both:
-        error = process.communicate(timeout=120)[1].decode()
+        error = process.communicate(timeout=600)[1].decode()
         assert process.returncode == 0, error
         assert error == ""
     assert ledgers(tmp_path / "cluster") == ledgers(tmp_path / "here")
@@ -200,7 +200,9 @@ def test_a_block_that_failed_does_not_wait_for_a_worker_that_hangs(store):
     assert session._next("b") is failed
 
 
-@pytest.mark.parametrize("how", ["raise RuntimeError('on purpose')", "os.kill(os.getpid(), 9)"])
+@pytest.mark.parametrize(
+    "how", ["raise RuntimeError('on purpose')", pytest.param("os.kill(os.getpid(), 9)", marks=pytest.mark.long)]
+)
 def test_a_block_that_always_fails_is_tried_three_times_and_reported(dask, store, saved, tmp_path, how, hasty):
     diary, said = tmp_path / "diary", []
     dask.worker(BREAK.format(diary=str(diary), how=how), nanny="kill" in how)
@@ -239,14 +241,12 @@ def test_what_is_stored_needs_no_cluster(store, saved):
     assert said == []
 
 
-def test_a_scheduler_that_does_not_answer_is_one_line(tmp_path):
-    began = time.monotonic()
-    process = start(("run", "walk", "--seeds", "8", "--claims", "W2", "--cluster", "tcp://127.0.0.1:9"), tmp_path)
-    error = process.communicate(timeout=60)[1].decode()
-    assert process.returncode == 2
-    assert error.startswith("mnemoscope: no Dask scheduler answers at 'tcp://127.0.0.1:9'")
-    assert error.count("\n") == 1
-    assert time.monotonic() - began < 40
+def test_a_scheduler_that_does_not_answer_is_one_line(store, monkeypatch):
+    assert cluster.CONNECT_SECONDS == 10
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.5)
+    with pytest.raises(UserError, match=r"^no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'") as error:
+        Cluster("tcp://127.0.0.1:9").train(store, {"short": (SHORT, range(4))})
+    assert "\n" not in str(error.value)
 
 
 def test_without_dask_the_extra_is_named(monkeypatch):

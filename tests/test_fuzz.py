@@ -1,4 +1,4 @@
-"""Mutated input at every door, a few of each, the same every time; the long version is `python tests/fuzz.py --inputs 10000`.
+"""Mutated input at every door, a few of each, the same every time; `make test-long` has 10,000 of them.
 
 What the long version found, and what a hostile author of a store would try, is tested here by name.
 """
@@ -6,6 +6,7 @@ What the long version found, and what a hostile author of a store would try, is 
 import ast
 import json
 import os
+import resource
 import sqlite3
 import struct
 from importlib.util import find_spec
@@ -50,6 +51,22 @@ def test_every_input_is_right_or_refused_in_one_line(door):
     tally = fuzz(door, FEW[door])
     assert tally.offences == []
     assert tally.tried >= FEW[door] // 2
+
+
+@pytest.fixture
+def modest():
+    """What asks for more than 40 GB gets an error, not the machine."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (40 << 30, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("door", DOORS)
+def test_ten_thousand_inputs_are_right_or_refused(door, modest):
+    share = DOORS[door].share / sum(each.share for each in DOORS.values())
+    assert fuzz(door, round(10_000 * share)).offences == []
 
 
 def test_the_harness_sees_what_it_should(monkeypatch):

@@ -22,7 +22,10 @@ from mnemoscope.exchange import read_transformer_lens, write_transformer_lens  #
 from mnemoscope.model import ModelConfig, Transformer, parameter_shapes  # noqa: E402
 
 # it says that version 4 will take it away, which is why the extra asks for less than 4
-pytestmark = pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated:DeprecationWarning"),
+]
 VOCAB, CTX, TOKENS = 7, 6, [3, 0, 6, 6, 2]
 CONFIGS = {
     "plain": ModelConfig(d_model=8, n_heads=1, d_mlp=16),

@@ -195,6 +195,7 @@ def test_neox_against_a_loop(tmp_path, parallel):
     )
 
 
+@pytest.mark.interop
 @pytest.mark.parametrize("kind", ["llama", "neox"])
 def test_against_hugging_face(tmp_path, kind):
     torch = pytest.importorskip("torch", reason="torch is not installed: no second opinion on language models")
@@ -508,6 +509,7 @@ def loss(model, tokenizer, text):
     return -float(np.asarray(told)[np.arange(len(tokens) - 1), np.array(tokens[1:])].mean())
 
 
+@pytest.mark.interop
 @has_model
 def test_the_real_model_continues_as_it_should(monkeypatch):
     monkeypatch.delenv("MNEMOSCOPE_LANGUAGE_MODEL", raising=False)

@@ -401,6 +401,7 @@ def test_the_gpu_kernel_has_the_same_loss_and_gradient(shape, monkeypatch):
         assert plain_off < 1e-5, "rounding, and not more, is what is allowed"
 
 
+@pytest.mark.interop
 @pytest.mark.parametrize("heads", [1, 2])
 def test_attention_agrees_with_pytorch(heads):
     torch = pytest.importorskip("torch", reason="PyTorch is the optional extra 'interop'")

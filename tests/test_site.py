@@ -121,7 +121,7 @@ def test_the_ledger_is_filtered_sorted_and_opened(pages, tmp_path):
     for name, text in pages.items():
         (tmp_path / name).write_text(text)
     with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=120_000)
         tab, trouble = browser.new_page(), []
         tab.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
         tab.on("pageerror", lambda error: trouble.append(str(error)))

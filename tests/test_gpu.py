@@ -1,0 +1,165 @@
+"""What only a GPU can show. `make test-gpu` runs it, or `python tests/test_gpu.py`, which needs neither pytest nor anything else of
+the tests; without a GPU it says so in one line.
+
+Each test writes down the figures that it judges, and `python tests/test_gpu.py` prints them.
+"""
+
+import os
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.9")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mnemoscope import engine
+from mnemoscope.config import Notice
+from mnemoscope.loss import batch_loss
+from mnemoscope.model import ModelConfig, kernel, parameter_shapes
+from mnemoscope.spec import Adam, Spec
+from mnemoscope.store import Store
+from mnemoscope.tasks import Example, Permutation
+from mnemoscope.train import fit
+
+NO_GPU = (
+    None if jax.default_backend() == "gpu" else f"no GPU here (JAX has {jax.default_backend()}): nothing was tested"
+)
+D_VOCAB, N_CTX, READ = 6, 9, (0, 2, 4, 6, 8)
+KERNEL_TOLERANCE = 2e-5  # of the length of the gradient; both routes are float32, and TF32 would be off by 1e-3
+GOLDEN_TOLERANCE = 2e-3  # of a loss: rounding grows along a training
+FIGURES = {}  # of the test under way
+
+try:
+    import pytest
+except ModuleNotFoundError:
+    pass
+else:
+    pytestmark = [pytest.mark.gpu, pytest.mark.skipif(NO_GPU is not None, reason=str(NO_GPU))]
+
+
+def test_the_kernel_has_the_loss_and_gradient_of_the_plain_pass():
+    """Compiled by Triton, not interpreted; sizes that are padded and sizes that are not, with and without norms."""
+    for d_model, n_heads, norm, n_layers in (
+        (16, 2, "none", 1),
+        (32, 2, "none", 1),
+        (24, 3, "post", 1),
+        (8, 1, "pre", 2),
+    ):
+        config = ModelConfig(d_model=d_model, n_heads=n_heads, norm=norm, n_layers=n_layers, d_mlp=8)
+        rng = np.random.default_rng(0)
+        params = {
+            name: jnp.asarray(float(name.endswith(".w")) + 0.3 * rng.normal(size=size), jnp.float32)
+            for name, size in parameter_shapes(config, D_VOCAB, N_CTX).items()
+        }
+        tokens, targets = jnp.asarray(rng.integers(0, D_VOCAB, (2, 2 * kernel.CHUNK, N_CTX)))
+        batch = Example(tokens, targets, jnp.ones(tokens.shape))
+        assert kernel.applies(D_VOCAB * N_CTX, len(tokens))
+
+        def route(p, plain, config=config, batch=batch):
+            with jax.default_matmul_precision("highest"):
+                return jax.value_and_grad(lambda p: batch_loss(config, p, batch, READ, plain))(p)
+
+        lowered = jax.jit(lambda p, route=route: route(p, False)).lower(params)
+        assert "triton" in lowered.as_text().lower(), "the kernel is in the program"
+        quick, plain = lowered.compile()(params), jax.jit(lambda p, route=route: route(p, True))(params)
+        size = np.sqrt(sum(float(jnp.square(g).sum()) for g in plain[1].values()))
+        apart = np.sqrt(sum(float(jnp.square(quick[1][name] - g).sum()) for name, g in plain[1].items()))
+        off = abs(float(quick[0] - plain[0])) / float(plain[0])
+        FIGURES[f"d={d_model} h={n_heads} {norm} l={n_layers}"] = f"loss {off:.1e}, gradient {apart / size:.1e}"
+        assert off < KERNEL_TOLERANCE, FIGURES
+        assert apart / size < KERNEL_TOLERANCE, FIGURES
+
+
+def test_training_has_the_golden_losses_of_a_cpu():
+    """The losses of tests/golden/losses.json, step by step, for every case and seed."""
+    import json
+
+    import goldens
+
+    wanted = json.loads((Path(goldens.__file__).parent / "golden" / "losses.json").read_text())
+    assert set(wanted) == set(goldens.CASES)
+    for name, spec in goldens.CASES.items():
+        expected = np.array(wanted[name])
+        found = fit(spec, range(len(expected))).losses
+        assert found.shape == expected.shape, (name, found.shape, expected.shape)
+        FIGURES[name] = float(np.abs(found - expected).max() / np.abs(expected).max())
+    assert max(FIGURES[name] for name in wanted) < GOLDEN_TOLERANCE, FIGURES
+
+
+def test_a_seed_trains_the_same_alone_and_among_1024():
+    """Lanes do not touch each other; a large eps, since where a gradient is mere rounding Adam would follow its sign."""
+    spec = Spec(
+        task=Permutation(), model=ModelConfig(d_model=16, n_heads=2, d_mlp=32), optimiser=Adam(eps=1e-3), steps=200, batch=128,
+        snapshots=2,
+    )  # fmt: skip
+    together, apart = fit(spec, range(1024)), {}
+    assert together.finished.all()
+    for seed in (0, 511, 1023):
+        alone, beside = fit(spec, [seed]).model(seed).params, together.model(seed).params
+        apart[seed] = max(float(np.abs(np.asarray(alone[n]) - np.asarray(beside[n])).max()) for n in alone)
+    other = together.model(1).params["embed.W_E"] - together.model(0).params["embed.W_E"]
+    FIGURES.update({"alone and beside": apart, "two seeds": float(np.abs(np.asarray(other)).max())})
+    assert FIGURES["two seeds"] > 0.1, FIGURES
+    assert max(apart.values()) < 1e-3, FIGURES
+
+
+def test_a_block_that_does_not_fit_is_cut():
+    """A block of which the GPU says itself that it is too large is cut in two until it fits, and every seed is stored once."""
+    free = jax.devices()[0].memory_stats()["bytes_limit"]
+    # weights, two moments and a gradient: so many seeds of this model fill the memory more than twice
+    model = ModelConfig(d_model=4096, n_heads=1, d_mlp=0)
+    sizes = parameter_shapes(model, D_VOCAB, N_CTX).values()
+    seeds = min(1024, 4 * (1 + free // (4 * 4 * sum(int(np.prod(size)) for size in sizes))))
+    spec = Spec(task=Permutation(), model=model, steps=1, batch=64, snapshots=1)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        store = Store(Path(folder))
+        with suppress(InterruptedError):
+            engine.obtain(store, spec, range(seeds), progress=_stop_after_a_step)
+    cut = [
+        str(each.message) for each in said if issubclass(each.category, Notice) and "do not fit" in str(each.message)
+    ]
+    FIGURES.update({"seeds": seeds, "notices": cut})
+    assert cut, "nothing was cut"
+    assert cut[0].startswith(f"{seeds} seeds at once do not fit the device's memory; going on with {seeds // 2}"), cut
+
+
+def _stop_after_a_step(done, total):
+    """The first part that fitted has trained: that is enough."""
+    if done:
+        raise InterruptedError
+
+
+def main():
+    """Run every test, print its figures, and say with the exit code whether all held."""
+    if NO_GPU:
+        print(NO_GPU)
+        return 0
+    print(f"{engine.hardware()}, jax {jax.__version__}", flush=True)
+    failed = 0
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            began, how = time.monotonic(), "passed"
+            FIGURES.clear()
+            try:
+                test()
+            except Exception:
+                traceback.print_exc()
+                failed, how = failed + 1, "FAILED"
+            print(f"{how} {name} ({time.monotonic() - began:.0f} s)", flush=True)
+            for figure, value in FIGURES.items():
+                print(f"    {figure}: {value}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
