@@ -266,13 +266,35 @@ def runs(
             kept.delete(row)
         print(f"deleted {len(found)} runs, {sum(row.bytes for row in found) / 1e6:.1f} MB")
         return
-    table = Table("run", "model", "task", "training", "seeds", "diverged", "MB", "seconds", "made", title_justify="left",
-                  title=escape(f"{len(found)} runs, {sum(row.bytes for row in found) / 1e6:.1f} MB in {kept.folder}"))  # fmt: skip
+    size = sum(row.bytes for row in found) / 1e6
+    table = Table(title=escape(f"{len(found)} runs, {size:.1f} MB in {kept.folder}"), title_justify="left")
+    # an id is for copying: it is never cut
+    table.add_column("run", overflow="fold", min_width=max((len(row.id) for row in found), default=3))
+    for name in ("model", "task", "training", "seeds", "diverged", "MB", "seconds", "made", "by"):
+        table.add_column(name)
     for row in found:
-        cells = (row.id, *_described(row), str(row.last - row.first + 1), str(row.diverged), f"{row.bytes / 1e6:.1f}",
-                 f"{row.seconds:.1f}", row.made)  # fmt: skip
+        cells = (
+            row.id,
+            *_described(row),
+            str(row.last - row.first + 1),
+            str(row.diverged),
+            f"{row.bytes / 1e6:.1f}",
+            f"{row.seconds:.1f}",
+            row.made[:16].replace("T", " "),
+            _maker(row),
+        )
         table.add_row(*map(escape, cells))
     _console().print(table)
+
+
+def _maker(row: Any) -> str:
+    """Which Mnemoscope trained a run."""
+    if not row.trained_by:
+        return "-" if '"imported"' in row.spec_json else "0.1"
+    try:
+        return row.origin.mnemoscope
+    except ValueError:
+        return "?"
 
 
 def _described(row: Any) -> tuple[str, str, str]:

@@ -127,9 +127,14 @@ def _class(thing: type, seen: set[int], ours: str) -> Iterator[str]:
 
 
 def _inner(thing: Any) -> Any:
-    """The function inside a property, a class or static method, or a jitted or wrapped function."""
+    """The function inside a property, a class or static method, or a jitted function.
+
+    A function that wraps another stays as it is: the other one is in its closure, and what it does with it counts too.
+    """
+    if inspect.isfunction(thing):
+        return thing
     thing = getattr(thing, "fget", None) or getattr(thing, "__func__", None) or getattr(thing, "func", None) or thing
-    return inspect.unwrap(thing) if callable(thing) else thing
+    return inspect.unwrap(thing) if callable(thing) and not inspect.isfunction(thing) else thing
 
 
 def _describe(thing: Any, seen: set[int], ours: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ Each of these was possible in 0.1, without a warning.
 import json
 import shutil
 import warnings
-from functools import partial
+from functools import partial, wraps
 from typing import ClassVar
 
 import goldens
@@ -452,6 +452,15 @@ def test_what_a_function_does_is_told_by_all_that_it_reaches(monkeypatch):
     before = code_of(Outside().judge)
     monkeypatch.setattr(Outside, "limit", 0.6)
     assert code_of(Outside().judge) != before
+
+    def wrapped(factor):
+        @wraps(closed)
+        def scaled(x):
+            return factor * closed(1)(x)
+
+        return scaled
+
+    assert code_of(wrapped(1)) != code_of(wrapped(2)), "a decorator counts too"
     jitted = jax.jit(closed(1))
     assert code_of(jitted) == code_of(closed(1))
 
