@@ -23,6 +23,14 @@ shapes = st.fixed_dictionaries({
 })  # fmt: skip
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small_chunks():
+    """Two sequences a chunk: several chunks are added up, and some of them read few positions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loss, "CHUNK", 2 * LENGTH)
+        yield
+
+
 def drawn(config, seed, share):
     """Parameters away from their start, and a batch of which a share is read; the first sequence reads nothing, the last all."""
     rng = np.random.default_rng(seed)
@@ -79,6 +87,19 @@ def test_chunks_in_float32_round_no_worse_than_the_plain_pass(shape):
     for what in (0, 1):
         size, off = np.linalg.norm(exact[what]), np.linalg.norm(plain[what] - exact[what])
         assert np.linalg.norm(quick[what] - exact[what]) <= max(1e-6 * size, 4 * off)
+
+
+def test_chunks_at_the_edge_of_few():
+    """Sequences in the order of what they read: a chunk of all, one of a position more than few, and one of just so many."""
+    config = ModelConfig(n_heads=1, **ONE)
+    params, (tokens, targets, _) = drawn(config, 0, 1)
+    few = int(loss.FEW * LENGTH)
+    weights = np.zeros((BATCH, LENGTH))
+    for row, n in zip(weights, (few, 0, few + 1, LENGTH, few, LENGTH), strict=True):
+        row[np.random.default_rng(n).permutation(LENGTH)[:n]] = np.linspace(0.5, 1, n)
+    quick, exact = both(config, params, (tokens, targets, weights), set(), True, np.float64)
+    for what in (0, 1):
+        assert np.linalg.norm(quick[what] - exact[what]) <= 1e-12 * np.linalg.norm(exact[what])
 
 
 def test_the_comparison_can_fail():

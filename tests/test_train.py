@@ -1,6 +1,5 @@
 """Training by other routes: a Python loop, seeds alone, one golden step, and the number of compilations."""
 
-import os
 import re
 
 import jax
@@ -137,7 +136,8 @@ def test_no_core_gets_a_piece_of_anothers_step(monkeypatch):
 
     assert not is_cut()
     monkeypatch.setattr(train, "compiler_options", lambda mesh: None)
-    assert is_cut() == (len(os.sched_getaffinity(0)) > 1), "if the compiler no longer does it, the option may go"
+    # with two devices there are two threads, however many cores there are
+    assert is_cut(), "if the compiler no longer does it, the option may go"
 
 
 def test_a_seed_trains_the_same_alone_and_among_others():
