@@ -266,25 +266,29 @@ def runs(
             kept.delete(row)
         print(f"deleted {len(found)} runs, {sum(row.bytes for row in found) / 1e6:.1f} MB")
         return
+    console = _console()
     size = sum(row.bytes for row in found) / 1e6
     table = Table(title=escape(f"{len(found)} runs, {size:.1f} MB in {kept.folder}"), title_justify="left")
-    # an id is for copying: it is never cut
-    table.add_column("run", overflow="fold", min_width=max((len(row.id) for row in found), default=3))
-    for name in ("model", "task", "training", "seeds", "diverged", "MB", "seconds", "made", "by"):
-        table.add_column(name)
+    narrow = console.width < 140
+    table.add_column("run", no_wrap=not narrow)  # an id is for copying: the other columns give way first
+    for name in ("seeds", "diverged", "MB", "seconds", "made", "by"):
+        table.add_column(name, no_wrap=True)
+    if not narrow:
+        table.add_column("what")
     for row in found:
+        what = "; ".join(_described(row))
         cells = (
-            row.id,
-            *_described(row),
+            f"{row.id}\n{what}" if narrow else row.id,
             str(row.last - row.first + 1),
             str(row.diverged),
             f"{row.bytes / 1e6:.1f}",
             f"{row.seconds:.1f}",
-            row.made[:16].replace("T", " "),
+            row.made[:10],
             _maker(row),
+            *([] if narrow else [what]),
         )
         table.add_row(*map(escape, cells))
-    _console().print(table)
+    console.print(table)
 
 
 def _maker(row: Any) -> str:
