@@ -269,24 +269,18 @@ def runs(
     console = _console()
     size = sum(row.bytes for row in found) / 1e6
     table = Table(title=escape(f"{len(found)} runs, {size:.1f} MB in {kept.folder}"), title_justify="left")
-    narrow = console.width < 140
-    table.add_column("run", no_wrap=not narrow)  # an id is for copying: the other columns give way first
-    for name in ("seeds", "diverged", "MB", "seconds", "made", "by"):
-        table.add_column(name, no_wrap=True)
-    if not narrow:
-        table.add_column("what")
+    for name in ("run", "seeds", "MB", "made"):
+        table.add_column(name, overflow="fold")
+    wide = console.width >= 140
+    for name in ("diverged", "seconds", "by", "what") if wide else ():
+        table.add_column(name)
     for row in found:
-        what = "; ".join(_described(row))
-        cells = (
-            f"{row.id}\n{what}" if narrow else row.id,
-            str(row.last - row.first + 1),
-            str(row.diverged),
-            f"{row.bytes / 1e6:.1f}",
-            f"{row.seconds:.1f}",
-            row.made[:10],
-            _maker(row),
-            *([] if narrow else [what]),
-        )
+        what, by = "; ".join(_described(row)), _maker(row)
+        cells = [row.id, str(row.last - row.first + 1), f"{row.bytes / 1e6:.1f}", row.made[:10]]
+        if wide:
+            cells += [str(row.diverged), f"{row.seconds:.1f}", by, what]
+        else:
+            cells[0] += f"\n{what}; {row.seconds:.1f} s; {row.diverged} diverged; by {by}"
         table.add_row(*map(escape, cells))
     console.print(table)
 
