@@ -60,8 +60,8 @@ if find_spec("hypothesis"):
 
 # the files that take longest go first, so that no worker is left with one of them at the end
 LONGEST = (
-    "model", "cluster", "birth", "explorer", "train", "hops", "studies", "facts", "capacity", "resume", "gradients", "loss",
-    "site", "walk", "fuzz", "memories", "profile", "store", "tasks", "cli",
+    "hops", "facts", "birth", "model", "train", "cluster", "explorer", "capacity", "loss", "memories", "site", "induction", "resume",
+    "cli", "probes", "noise", "gradients", "profile", "studies", "fuzz", "tasks",
 )  # fmt: skip
 
 
