@@ -60,8 +60,8 @@ if find_spec("hypothesis"):
 
 # the files that take longest go first, so that no worker is left with one of them at the end
 LONGEST = (
-    "hops", "facts", "birth", "model", "train", "cluster", "explorer", "capacity", "loss", "memories", "site", "induction", "resume",
-    "cli", "probes", "noise", "gradients", "profile", "studies", "fuzz", "tasks",
+    "hops", "facts", "birth", "model", "train", "cluster", "explorer", "capacity", "loss", "memories", "site", "induction",
+    "resume", "cli", "probes", "noise", "gradients", "profile", "studies", "fuzz", "tasks",
 )  # fmt: skip
 
 
