@@ -53,20 +53,20 @@ def _plain(node: Any) -> Any:
     return [type(node).__name__, sorted(kept.items())]
 
 
-def _source_text(file: Path) -> bytes:
+@functools.cache  # as it was when it was first asked for: later edits are not what runs
+def _file_digest(file: Path) -> bytes:
     data = file.read_bytes()
-    if file.suffix != ".py":
-        return data
-    return json.dumps(_plain(ast.parse(data))).encode()
+    if file.suffix == ".py":
+        data = json.dumps(_plain(ast.parse(data))).encode()
+    return hashlib.sha256(data).digest()
 
 
-@functools.cache
 def source_fingerprint(*parts: str) -> str:
     """The hash of these files and folders of the package, each under its name."""
     found = {file for part in parts for file in [HOME / part, *(HOME / part).rglob("*.*")] if file.suffix in READ}
     digest = hashlib.sha256()
     for file in sorted(found):
-        digest.update(f"{file.relative_to(HOME).as_posix()}\n".encode() + _source_text(file))
+        digest.update(f"{file.relative_to(HOME).as_posix()}\n".encode() + _file_digest(file))
     return digest.hexdigest()
 
 
@@ -99,6 +99,9 @@ def _code(code: types.CodeType, doc: str | None) -> Iterator[str]:
 
 def _function(thing: types.FunctionType, seen: set[int], ours: str) -> Iterator[str]:
     module = thing.__module__ or ""
+    ours_to_read = not _is_installed(module) or module.split(".")[0] == ours
+    if not ours_to_read:  # what wraps a function that is only named (a check of its types, say) is not read either
+        thing = inspect.unwrap(thing)
     yield f"{module}.{thing.__qualname__}"
     inside = [thing.__defaults__, thing.__kwdefaults__]
     for cell in thing.__closure__ or ():
@@ -106,7 +109,7 @@ def _function(thing: types.FunctionType, seen: set[int], ours: str) -> Iterator[
             inside.append(cell.cell_contents)
         except ValueError:  # a name that is not bound yet
             inside.append(None)
-    if not _is_installed(module) or module.split(".")[0] == ours:
+    if ours_to_read:
         yield from _code(thing.__code__, thing.__doc__)
         reached = sorted(_names(thing.__code__) & thing.__globals__.keys())
         inside += [(name, thing.__globals__[name]) for name in reached]

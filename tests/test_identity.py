@@ -133,14 +133,13 @@ def test_source_is_compared_by_what_it_does(tmp_path, monkeypatch):
 
     def of(text):
         (tmp_path / "x.py").write_text(text)
-        fingerprint.source_fingerprint.cache_clear()
+        fingerprint._file_digest.cache_clear()
         return fingerprint.source_fingerprint("x.py")
 
     first = of('"""One."""\ndef f(x):\n    """Two."""\n    return x + 1  # three\n')
     assert of("def f(x):\n    return (x\n            + 1)\n") == first
     assert of("def f(x):\n    return x + 2\n") != first
     assert of("def g(x):\n    return x + 1\n") != first
-    fingerprint.source_fingerprint.cache_clear()
 
 
 def test_what_trains_is_all_in_the_fingerprint():
@@ -470,19 +469,15 @@ def test_editing_one_study_judges_only_that_one_anew(store, monkeypatch):
 
     hashes = {name: judging_fingerprint(study) for name, study in STUDIES.items()}
     assert len(set(hashes.values())) == len(STUDIES), "each rests on its own folder"
-    read = fingerprint._source_text
+    read = fingerprint._file_digest
 
-    def edited(file):
-        return read(file) + (b"edited" if file.match("studies/walk/judges.py") else b"")
+    def changed_by(edited):
+        """The studies that are judged anew when files of this name are edited."""
+        monkeypatch.setattr(fingerprint, "_file_digest", lambda f: read(f) + (b"x" if f.match(edited) else b""))
+        return [name for name, study in STUDIES.items() if judging_fingerprint(study) != hashes[name]]
 
-    monkeypatch.setattr(fingerprint, "_source_text", edited)
-    fingerprint.source_fingerprint.cache_clear()
-    changed = [name for name, study in STUDIES.items() if judging_fingerprint(study) != hashes[name]]
-    monkeypatch.setattr(fingerprint, "_source_text", lambda f: read(f) + (b"x" if f.name == "cpu.py" else b""))
-    fingerprint.source_fingerprint.cache_clear()
-    all_changed = [name for name, study in STUDIES.items() if judging_fingerprint(study) != hashes[name]]
-    monkeypatch.undo()
-    fingerprint.source_fingerprint.cache_clear()
+    changed = changed_by("studies/walk/judges.py")
+    all_changed = changed_by("mnemoscope/cpu.py")
     assert changed == ["walk"]
     assert all_changed == list(STUDIES), "training rests on cpu.py"
 
