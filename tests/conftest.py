@@ -6,6 +6,7 @@ user's is read or written, and no run finds what an earlier one left. A program 
 """
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -38,6 +39,10 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 
 from mnemoscope import engine  # noqa: E402
+
+# tracing makes millions of short-lived objects, and what was imported stays: looked through less often, tests take 4% less
+gc.freeze()
+gc.set_threshold(100_000, 50, 100)
 
 # two on any machine; devices can be chosen only before the first computation, and commands called here come later
 jax.config.update("jax_num_cpu_devices", 2)

@@ -5,7 +5,7 @@ from crash import COMMANDS, LONG, torment
 
 
 def test_killed_at_random_moments_nothing_is_lost():
-    assert torment(2, COMMANDS, seed=1)["kills"] >= 2
+    assert torment(1, COMMANDS, seed=1)["kills"] >= 1
 
 
 @pytest.mark.long

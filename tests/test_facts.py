@@ -339,17 +339,26 @@ def test_the_sweeps_model_is_the_one_written_out():
     assert facts_plain.best_accuracy(0, 2, 2, 4, 1e-2, steps=128) > 1 / 4  # four facts: better than one of them
 
 
+SWEPT = sweep.Shape(d=8, n_heads=8, d_head=1, d_mlp=8, rates=(1e-2,), batch=128, steps=512, look=128)
+FEW_AND_MANY = np.array([0, 0]), np.array([2, 12]), np.array([8, 8])
+
+
 def test_few_facts_are_stored_and_many_are_not():
-    shape = sweep.Shape(d=8, n_heads=8, d_head=1, d_mlp=8, rates=(1e-2,), batch=128, steps=512, look=128)
-    asked = np.array([0, 0]), np.array([2, 12]), np.array([8, 8])
-    best = sweep.trainer(shape, 12, 2)(*asked)
+    best = sweep.trainer(SWEPT, 12, 2)(*FEW_AND_MANY)
     assert best[0] >= sweep.LEVEL
     assert best[1] < 0.5
+
+
+@pytest.mark.long
+def test_the_best_rate_counts_and_any_number_of_cells_will_do():
+    shape, asked = SWEPT, FEW_AND_MANY
+    best = sweep.trainer(shape, 12, 2)(*asked)
     # a rate at which nothing is learned stores nothing, and beside another one it takes nothing away
     idle = shape.model_copy(update={"rates": (1e-9,)})
     assert (sweep.trainer(idle, 12, 2)(*asked) < best).all()
     both = shape.model_copy(update={"rates": (1e-9, 1e-2)})
-    np.testing.assert_array_equal(sweep.trainer(both, 12, 2)(*asked), best)
+    # another program, whose last bits may differ: a fact or two
+    np.testing.assert_allclose(sweep.trainer(both, 12, 2)(*asked), best, atol=0.05)
     one_unit = sweep.trainer(shape, 12, 1)(np.array([0]), np.array([4]), np.array([1]))
     assert one_unit.shape == (1,)
 

@@ -63,7 +63,7 @@ THREE = {"d_model": 8, "n_layers": 3, "d_mlp": 5, "bias": True, "act": "relu", "
 ONE = {"d_model": 3, "n_layers": 1, "d_mlp": 0, "bias": False, "act": "linear", "tied": True}
 
 
-@tries(2)
+@tries(1)
 @example(THREE, 1, 0.3, True, False)
 @example(THREE | {"n_layers": 2, "bias": False, "act": "linear", "tied": True}, 2, 0.9, False, True)
 @example(ONE, 3, 0.1, True, True)
@@ -78,7 +78,7 @@ def test_chunks_have_the_same_loss_and_gradient(shape, seed, share, few, freeze)
         assert np.linalg.norm(quick[what] - exact[what]) <= 1e-12 * np.linalg.norm(exact[what])
 
 
-@pytest.mark.parametrize("shape", [THREE, ONE])
+@pytest.mark.parametrize("shape", [THREE, pytest.param(ONE, marks=pytest.mark.long)])
 def test_chunks_in_float32_round_no_worse_than_the_plain_pass(shape):
     config = ModelConfig(n_heads=1, **shape)
     params, example = drawn(config, 1, 0.3)
