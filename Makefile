@@ -10,10 +10,10 @@ PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
 help:
 	@echo "make reproduce   set up, run every study at the quick scale, print the ledger, write the site"
-	@echo "make test        set up, then everything that CI runs: ruff, pyright, pytest (at most 8 minutes on two cores)"
-	@echo "make test-long   kills, 10,000 mutated inputs, many random models (at most 40 minutes); before an issue is resolved"
+	@echo "make test        set up, then everything that CI runs: ruff, pyright, pytest (about 10 minutes on two cores)"
+	@echo "make test-long   kills, 10,000 mutated inputs, many random models; before an issue is resolved"
 	@echo "make test-interop  against PyTorch, Transformers and TransformerLens, in an environment of its own (2 GB)"
-	@echo "make test-gpu    what only a GPU can show (at most 10 minutes)"
+	@echo "make test-gpu    what only a GPU can show"
 	@echo "make bench       against PyTorch, on this machine; writes BENCHMARKS.md (about 25 minutes)"
 	@echo "make clean       remove the environment (the store of runs stays)"
 

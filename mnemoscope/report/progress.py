@@ -35,7 +35,7 @@ class Live:
 
     def _cost(self, name: str) -> float:
         spec, seeds = self.settings[name].spec, self.settings[name].seeds
-        return seeds * spec.steps * spec.batch * (spec.model.d_model + 16)
+        return float(seeds * spec.steps * spec.batch * (spec.model.d_model + 16))
 
     def plan(self, settings: Mapping[str, Setting], claims: int) -> None:
         self.settings = settings
