@@ -75,7 +75,9 @@ def test_batches_come_back():
 
 
 WORDS = [
-    *{w for pair in places.places() for name in pair for w in name.split()},
+    *dict.fromkeys(
+        w for pair in places.places() for name in pair for w in name.split()
+    ),  # a set has another order each time
     *pairs.COLOURS,
     *pairs.ANIMALS,
     "the",
