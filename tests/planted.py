@@ -6,8 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from compiled import init
 
-from mnemoscope.model import init, parameter_shapes
+from mnemoscope.model import parameter_shapes
 from mnemoscope.spec import Spec
 from mnemoscope.studies.claims import Setting
 from mnemoscope.studies.evidence import Evidence

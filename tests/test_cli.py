@@ -17,6 +17,7 @@ import warnings
 import pytest
 
 from mnemoscope import cli
+from mnemoscope.store import Store
 
 LOOKS = {"COLUMNS": "160", "NO_COLOR": "1"}
 ENV = {**os.environ, **LOOKS}
@@ -103,7 +104,6 @@ def test_runs_lists_filters_and_deletes(tmp_path):
     from mnemoscope.engine import obtain
     from mnemoscope.model import ModelConfig
     from mnemoscope.spec import Spec
-    from mnemoscope.store import Store
     from mnemoscope.tasks import Permutation
 
     for d in (4, 6):
@@ -162,8 +162,11 @@ def test_ctrl_c_ends_with_130_and_keeps_what_was_finished(tmp_path):
     command = [sys.executable, "-c", start, "run", "remember", "--claims", "R18", "--seeds", "2"]
     env = ENV | {"MNEMOSCOPE_STORE": str(tmp_path)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-    while not list(tmp_path.rglob("*.safetensors")):
+    # a run counts once the index has it, which is after its file has its name
+    deadline = time.monotonic() + 300
+    while not Store(tmp_path).rows():
         assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=300)

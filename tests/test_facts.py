@@ -3,17 +3,19 @@
 import itertools
 import math
 from collections import Counter
+from functools import partial
 
 import facts_plain
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiled import batch_of, init, world_of
 from planted import evidence_of, planted, silent
 
 from mnemoscope.config import UserError
 from mnemoscope.explorer import packed
-from mnemoscope.model import ModelConfig, Transformer, bag, init, parameter_shapes
+from mnemoscope.model import ModelConfig, Transformer, bag, parameter_shapes
 from mnemoscope.probes.walk import walk
 from mnemoscope.probes.watch import watch_of
 from mnemoscope.report.site import piece_of
@@ -26,14 +28,10 @@ from mnemoscope.theory.facts import counted, recall_model, write_facts
 from mnemoscope.train import fit
 
 
-def batch_of(task, world, n=2000):
-    return jax.vmap(lambda key: task.sample(world, key=key))(jax.random.split(jax.random.key(1), n))
-
-
 def test_sequences_hold_one_subject_one_relation_noise_and_the_end():
     task = Facts(subjects=5, relations=3, per_relation=2, length=7)
-    world = task.world(key=jax.random.key(0))
-    tokens, targets, weights = map(np.asarray, batch_of(task, world)[:3])
+    world = world_of(task)
+    tokens, targets, weights = map(np.asarray, batch_of(task, world, 2000)[:3])
     kind = np.where(tokens < 5, "s", np.where(tokens < 8, "r", np.where(tokens < 16, "n", "E")))
     assert (kind[:, -1] == "E").all()
     assert ((kind == "s").sum(axis=1) == 1).all()
@@ -61,18 +59,18 @@ def test_sequences_hold_one_subject_one_relation_noise_and_the_end():
 
 def test_only_what_is_in_use_is_drawn():
     task = Facts(subjects=9, relations=9, length=5)
-    world = task.in_use(task.world(key=jax.random.key(0)).answer, 4, 2)
-    tokens = np.asarray(batch_of(task, world).tokens)
+    world = task.in_use(world_of(task).answer, 4, 2)
+    tokens = np.asarray(batch_of(task, world, 2000).tokens)
     assert set(tokens.ravel().tolist()) == {*range(4), 9, 10, *range(18, 18 + 4 + 2), 36}
 
 
 def test_the_floors_are_entropies():
-    floors = TASK.losses(TASK.world(key=jax.random.key(0)))
+    floors = TASK.losses(world_of(TASK))
     assert floors == pytest.approx(
         {"both": 0, "relation": math.log(8), "subject": math.log(4), "nothing": math.log(32)}
     )
     task = Facts(subjects=6, relations=3, per_relation=4)
-    world = task.world(key=jax.random.key(3))
+    world = world_of(task, 3)
     answer = np.asarray(world.answer)
 
     def entropy(values):
@@ -89,8 +87,9 @@ def test_the_floors_are_entropies():
 @pytest.mark.parametrize("shown", ["both", "relation", "subject"])
 def test_every_fact_is_shown_as_asked(shown):
     task = Facts(subjects=4, relations=3, length=6)
-    world = task.world(key=jax.random.key(0))
-    tokens, answer = map(np.asarray, task.every_fact(world, shown, 2, key=jax.random.key(1)))
+    world = world_of(task)
+    ask = jax.jit(lambda world: task.every_fact(world, shown, 2, key=jax.random.key(1)))
+    tokens, answer = map(np.asarray, ask(world))
     assert len(tokens) == 4 * 3 * 2
     assert ((tokens < 4).sum(axis=1) == (shown != "relation")).all()
     assert (((tokens >= 4) & (tokens < 7)).sum(axis=1) == (shown != "subject")).all()
@@ -111,12 +110,18 @@ def test_bad_sizes_are_one_line(fields, message):
 
 def recall(size, d, d_mlp, seed=0, width=None):
     task = Facts(subjects=size, relations=size)
-    config, keys = recall_model(task, d, d_mlp), jax.random.split(jax.random.key(seed), 3)
-    world = task.world(key=keys[0])
-    params = write_facts(config, task, world, width, key=keys[1])
-    tokens, answer = task.every_fact(world, key=keys[2])
-    plain = jax.vmap(lambda row: Transformer(config, params)(row)[-1])(tokens)
-    return float((plain.argmax(axis=1) == answer).mean()), params
+    config = recall_model(task, d, d_mlp)
+
+    @jax.jit
+    def measure(keys):
+        world = task.world(key=keys[0])
+        params = write_facts(config, task, world, width, key=keys[1])
+        tokens, answer = task.every_fact(world, key=keys[2])
+        plain = jax.vmap(lambda row: Transformer(config, params)(row)[-1])(tokens)
+        return (plain.argmax(axis=1) == answer).mean(), params
+
+    share, params = measure(jax.random.split(jax.random.key(seed), 3))
+    return float(share), params
 
 
 @pytest.mark.parametrize("d_mlp", [0, 256])
@@ -160,7 +165,7 @@ def test_the_linear_model_is_the_formula():
     params = init(LINEAR, TASK.d_vocab, TASK.n_ctx, TASK.d_vocab_out, key=jax.random.key(0))
     a, v = rng.normal(size=(41, 41)), rng.normal(size=(41, 32))
     params |= {"blocks.0.attn.W_K": jnp.asarray(a.T[None], float), "unembed.W_U": jnp.asarray(v, float)}
-    tokens = np.asarray(batch_of(TASK, TASK.world(key=jax.random.key(0)), 1).tokens)[0]
+    tokens = np.asarray(batch_of(TASK, world_of(TASK), 1).tokens)[0]
     expected = v.T @ sum(a[40, t] * np.eye(41)[t] for t in tokens)
     for logits in (
         Transformer(LINEAR, params)(jnp.array(tokens))[-1],
@@ -247,7 +252,7 @@ def written_linear(spec, world, relation, subject):
 def watched():
     """What the study's watch reads in such models, and in untrained softmax models."""
     spec = STUDY.settings("full")["linear"].spec
-    world, watch = spec.task.world(key=jax.random.key(0)), watch_of(spec)
+    world, watch = world_of(spec.task), watch_of(spec)
     read = jax.jit(lambda params: watch(Transformer(spec.model, params), world))
     kinds = (IGNORANT, MAKES_UP, ALMOST, KNOWS)
     found = {kind: read(written_linear(spec, world, *kind)) for kind in kinds}
@@ -310,12 +315,13 @@ def test_judges_of_trained_settings_read_what_is_watched(way, zero, plateau, wat
 def test_trained_models_start_as_the_sources():
     """Variances 1/d_h for queries, keys and values, 1/d for what reads the stream, 1/m for what leaves m hidden units."""
     shape = sweep.Shape(d=100, n_heads=8, d_head=25, d_mlp=200)
-    drawn = sweep.start(shape, Facts(subjects=60, relations=60), jnp.array(50), jax.random.key(0))
+    begin = jax.jit(partial(sweep.start, shape, Facts(subjects=60, relations=60)))
+    drawn = begin(jnp.array(50), jax.random.key(0))
     expected = {
         "attn.W_Q": 0.2, "attn.W_K": 0.2, "attn.W_V": 0.2, "attn.W_O": 0.1, "mlp.W_in": 0.1, "mlp.W_out": 50**-0.5,
     }  # fmt: skip
     for name, length in expected.items():
-        assert float(jnp.std(drawn[f"blocks.0.{name}"])) == pytest.approx(length, rel=0.03), name
+        assert np.std(drawn[f"blocks.0.{name}"]) == pytest.approx(length, rel=0.03), name
     assert not jnp.any(drawn["blocks.0.mlp.b_in"])
     embedded, queries = (np.asarray(drawn[name]).ravel()[:20000] for name in ("embed.W_E", "blocks.0.attn.W_Q"))
     assert abs(np.corrcoef(embedded, queries)[0, 1]) < 0.05, "each from a key of its own"
@@ -324,16 +330,16 @@ def test_trained_models_start_as_the_sources():
 def test_the_sweeps_model_is_the_one_written_out():
     """`facts_plain` has the second route on which FINDINGS rests for F2 and F3."""
     task, shape = Facts(subjects=6, relations=6), sweep.Shape(d=32, n_heads=3, d_head=8, d_mlp=5)
-    drawn = sweep.start(shape, task, jnp.array(5), jax.random.key(0))
+    drawn = jax.jit(partial(sweep.start, shape, task))(jnp.array(5), jax.random.key(0))
     drawn["blocks.0.mlp.b_in"] = jax.random.normal(jax.random.key(1), (5,))
     plain = {name: drawn[f"blocks.0.{place}"] for name, place in (
         ("Q", "attn.W_Q"), ("K", "attn.W_K"), ("V", "attn.W_V"), ("in", "mlp.W_in"), ("bias", "mlp.b_in"), ("out", "mlp.W_out"),
     )}  # fmt: skip
     plain |= {"E": drawn["embed.W_E"], "U": drawn["unembed.W_U"].T, "O": drawn["blocks.0.attn.W_O"].reshape(3 * 8, 32)}
-    answer = task.world(key=jax.random.key(2)).answer
-    tokens, told = facts_plain.sample(jax.random.key(3), answer, 50)
-    found = bag.last_logits(shape.model(), drawn, tokens, task.asks_from)
-    np.testing.assert_allclose(facts_plain.logits(plain, tokens), found, atol=2e-5)
+    answer = world_of(task, 2).answer
+    tokens, told = jax.jit(facts_plain.sample, static_argnums=2)(jax.random.key(3), answer, 50)
+    found = jax.jit(lambda tokens: bag.last_logits(shape.model(), drawn, tokens, task.asks_from))(tokens)
+    np.testing.assert_allclose(jax.jit(facts_plain.logits)(plain, tokens), found, atol=2e-5)
     row = np.asarray(tokens[0])
     assert told[0] == answer[row[row < 6][0], row[(row >= 6) & (row < 12)][0] - 6]
     assert facts_plain.best_accuracy(0, 2, 2, 4, 1e-2, steps=128) > 1 / 4  # four facts: better than one of them

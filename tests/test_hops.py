@@ -3,18 +3,20 @@
 import itertools
 import math
 from collections import Counter
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from compiled import batch_of, early_logits, forward, init, world_of
 from planted import SEEDS, evidence_of, planted, silent
 
 from mnemoscope.config import UserError
 from mnemoscope.explorer import packed
 from mnemoscope.loss import batch_loss, loss_and_gradient
-from mnemoscope.model import ModelConfig, Transformer, bag, early_logits, fast, forward, init, knock_out_head, long
+from mnemoscope.model import ModelConfig, Transformer, bag, fast, knock_out_head, long
 from mnemoscope.probes.hops import by_level, read_after, silenced
 from mnemoscope.probes.walk import walk
 from mnemoscope.probes.watch import hops, watch_of
@@ -36,9 +38,8 @@ def followed(hidden, context, a, b, hops):
 
 
 def drawn(task, seed=0, n=50):
-    world = task.world(key=jax.random.key(seed))
-    keys = jax.random.split(jax.random.key(seed + 1), n)
-    return world, jax.vmap(lambda key: task.sample(world, key=key))(keys)
+    world = world_of(task, seed)
+    return world, batch_of(task, world, n, seed + 1)
 
 
 @pytest.mark.parametrize(("n", "k"), [(2, 1), (3, 2), (4, 4), (3, 8), (5, 4)])
@@ -68,10 +69,10 @@ def test_the_walk_by_hand_can_disagree():
 
 def test_permutations_are_uniform_and_hidden_ones_move_everything():
     task = Hops(n=4, k=2)
-    worlds = jax.vmap(lambda key: task.world(key=key).hidden)(jax.random.split(jax.random.key(0), 1800))
+    worlds = jax.jit(jax.vmap(lambda key: task.world(key=key).hidden))(jax.random.split(jax.random.key(0), 1800))
     hidden = Counter(map(tuple, np.asarray(worlds).reshape(-1, 4).tolist()))
     assert len(hidden) == 9, "four things have nine permutations that move all of them"
-    contexts = jax.vmap(lambda key: task.context(key=key))(jax.random.split(jax.random.key(1), 2400))
+    contexts = jax.jit(jax.vmap(lambda key: task.context(key=key)))(jax.random.split(jax.random.key(1), 2400))
     shown = Counter(map(tuple, np.asarray(contexts).reshape(-1, 4).tolist()))
     assert len(shown) == 24
     for counts in (hidden, shown):
@@ -99,10 +100,12 @@ def test_bad_tasks_are_one_line(fields, message):
 def test_a_schedule_asks_what_its_stage_says():
     task = Hops(n=3, k=4, schedule=((0, (1, 0, 0)), (10, (0.2, 0.8, 0)), (20, (0, 1, 3))))
     spec = Spec(task=task, batch=2000, model=ModelConfig(d_model=4, n_heads=1, n_layers=3, d_mlp=0, causal=False))
-    world = task.world(key=jax.random.key(0))
+    world = world_of(task)
+
+    batch = jax.jit(partial(draw, spec))
 
     def shares(step):
-        asked = np.asarray(draw(spec, world, jax.random.key(1), jnp.array(step)).layer)
+        asked = np.asarray(batch(world, jax.random.key(1), jnp.array(step)).layer)
         return np.bincount(asked, minlength=3) / len(asked)
 
     for step, expected in (
@@ -114,7 +117,7 @@ def test_a_schedule_asks_what_its_stage_says():
     ):
         assert np.abs(shares(step) - expected).max() < 5 * math.sqrt(0.25 / 2000)
     plain = spec.model_copy(update={"task": Hops(n=3, k=4)})
-    asked = np.asarray(draw(plain, plain.task.world(key=jax.random.key(0)), jax.random.key(1), jnp.array(7)).layer)
+    asked = np.asarray(jax.jit(partial(draw, plain))(world_of(plain.task), jax.random.key(1), jnp.array(7)).layer)
     assert np.abs(np.bincount(asked) / 2000 - 1 / 3).max() < 5 * math.sqrt(0.25 / 2000)
 
 
@@ -135,7 +138,7 @@ def test_without_a_mask_every_position_sees_every_other():
         def first(rows):
             return forward(config, params, tokens, [replace("hook_embed", rows)])[0][0].sum()
 
-        return jnp.abs(jax.grad(first)(rows)).sum(axis=1) > 0
+        return np.abs(jax.jit(jax.grad(first))(rows)).sum(axis=1) > 0
 
     assert seen(CONFIG).tolist() == [True] * 4
     assert seen(CONFIG.model_copy(update={"causal": True})).tolist() == [True, False, False, False]
@@ -163,19 +166,18 @@ def test_the_loss_reads_each_sequence_after_its_layer(causal):
     params = init(config, 3, 12, key=jax.random.key(0))
     assert batch.layer is not None
     each = []
-    for tokens, targets, layer in zip(batch.tokens, batch.targets, batch.layer, strict=True):
-        logits = early_logits(config, params, tokens)[
-            min(int(layer), 1)
-        ]  # two layers: the last stands in for the third
-        each.append(-jax.nn.log_softmax(logits)[jnp.arange(12), targets].mean())
+    for tokens, targets, layer in zip(batch.tokens, batch.targets, np.asarray(batch.layer), strict=True):
+        last = min(int(layer), 1)  # two layers: the last stands in for the third
+        logits = np.asarray(early_logits(config, params, tokens)[last])
+        log_p = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        each.append(-log_p[np.arange(12), np.asarray(targets)].mean())
     expected = np.mean(each)
-    read = task.read_positions
-    np.testing.assert_allclose(batch_loss(config, params, batch, read), expected, rtol=1e-5)
-    loss, gradient = loss_and_gradient(task, config, params, {}, batch)
-    np.testing.assert_allclose(loss, expected, rtol=1e-5)
-    assert not np.allclose(batch_loss(config, params, batch._replace(layer=None), read), expected, rtol=1e-3)
-    only_first = batch._replace(layer=jnp.zeros(12, int))
-    gradient = loss_and_gradient(task, config, params, {}, only_first)[1]
+    loss_of = jax.jit(lambda batch: batch_loss(config, params, batch, task.read_positions))
+    descend = jax.jit(lambda batch: loss_and_gradient(task, config, params, {}, batch))
+    np.testing.assert_allclose(loss_of(batch), expected, rtol=1e-5)
+    np.testing.assert_allclose(descend(batch)[0], expected, rtol=1e-5)
+    assert not np.allclose(loss_of(batch._replace(layer=None)), expected, rtol=1e-3)
+    gradient = descend(batch._replace(layer=jnp.zeros(12, int)))[1]
     assert not np.asarray(gradient["blocks.1.attn.W_V"]).any(), "what comes after the read-out has no say"
     assert np.asarray(gradient["blocks.0.attn.W_V"]).any()
 
@@ -269,7 +271,7 @@ def right(task, world, contexts, edits=()):
         said = early_logits(config, params, context.reshape(-1), edits).argmax(axis=-1)
         return (said[:, None] == task.answers(world, context)[None]).mean(axis=-1)
 
-    return np.asarray(jax.vmap(one)(contexts)).mean(axis=0)
+    return np.asarray(jax.jit(jax.vmap(one))(contexts)).mean(axis=0)
 
 
 @pytest.mark.parametrize(("n", "k"), [(3, 2), (3, 4)])
@@ -279,7 +281,7 @@ def test_written_weights_are_right_on_every_sequence(n, k):
     contexts = jnp.array(list(itertools.product(permutations, repeat=k)))
     assert len(contexts) == math.factorial(n) ** k
     for seed in range(2):
-        shares = right(task, task.world(key=jax.random.key(seed)), contexts)
+        shares = right(task, world_of(task, seed), contexts)
         assert (np.diag(shares) == 1).all(), "2^j hops stand after layer j"
         assert shares[-1, 0] < 0.9, "after the last layer, one hop is overwritten"
 
@@ -287,8 +289,8 @@ def test_written_weights_are_right_on_every_sequence(n, k):
 @pytest.mark.parametrize(("n", "k"), [(4, 2), (5, 4), (3, 8), (8, 8)])
 def test_written_weights_need_every_layer(n, k):
     task = Hops(n=n, k=k)
-    world = task.world(key=jax.random.key(3))
-    contexts = jax.vmap(lambda key: task.context(key=key))(jax.random.split(jax.random.key(4), 100))
+    world = world_of(task, 3)
+    contexts = jax.jit(jax.vmap(lambda key: task.context(key=key)))(jax.random.split(jax.random.key(4), 100))
     assert hop_model(task).n_layers == math.log2(k) + 1
     assert hop_model(task).d_model == n * k + n * (math.log2(k) + 2)
     assert right(task, world, contexts)[-1, -1] == 1
@@ -300,7 +302,7 @@ def test_written_weights_need_every_layer(n, k):
 
 def test_probes_read_what_the_written_model_knows():
     task = Hops(n=3, k=4)
-    world = task.world(key=jax.random.key(0))
+    world = world_of(task)
     model = Transformer(hop_model(task), write_hops(task, world.hidden))
     assert {name: float(x) for name, x in hops(task, model, world).items()} == {"1 hops": 1, "2 hops": 1, "4 hops": 1}
     known = np.asarray(read_after(task, model, world)) == 1
@@ -458,14 +460,14 @@ def watched():
         spec = STUDY.settings("full")[name].spec
         found[name] = {"silent": read_by_watch(spec, spec.model, silent(spec))}
         if name != "curriculum/shallow":
-            world = spec.task.world(key=jax.random.key(0))
+            world = world_of(spec.task)
             found[name]["written"] = read_by_watch(spec, hop_model(spec.task), write_hops(spec.task, world.hidden))
     return found
 
 
 def read_by_watch(spec, config, params):
     """What the watch of a Spec reads in a model."""
-    world, watch = spec.task.world(key=jax.random.key(0)), watch_of(spec)
+    world, watch = world_of(spec.task), watch_of(spec)
     read = jax.jit(lambda params: watch(Transformer(config, params), world))(params)
     return {name: float(x) for name, x in read.items()}
 

@@ -1,12 +1,15 @@
 """Memories in weights: written down by hand they are all recalled, drawn at random they are recalled by chance."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiled import batch_of, forward, init
 
 from mnemoscope.config import UserError
-from mnemoscope.model import ModelConfig, Transformer, init
+from mnemoscope.model import ModelConfig, Transformer
 from mnemoscope.probes.memories import bigram_memory, first_keys, head_scores, output_memory, second_keys
 from mnemoscope.tasks import Bigrams, tiny_shakespeare
 from mnemoscope.theory.induction import TRAINED, induction_weights, outer_sum, simplified_model
@@ -19,9 +22,20 @@ def random_model(d, seed=0, **other):
     return Transformer(config, init(config, TASK.d_vocab, TASK.n_ctx, key=jax.random.key(seed)))
 
 
+@partial(jax.jit, static_argnames=("triggers", "strength"))
+def written(model, triggers=None, strength=30.0):
+    """The model's weights with the three memories written in."""
+    return induction_weights(model.config, model.params, triggers, strength)
+
+
+@jax.jit
+def answers(model, tokens):
+    return jax.vmap(model)(tokens).argmax(axis=-1)
+
+
 def accuracy(model, number=64):
-    batch = jax.vmap(lambda key: TASK.sample((), key=key))(jax.random.split(jax.random.key(1), number))
-    right = jax.vmap(model)(batch.tokens).argmax(axis=-1) == batch.targets
+    batch = jax.device_get(batch_of(TASK, (), number))
+    right = np.asarray(answers(model, batch.tokens)) == batch.targets
     return float((right * batch.weights).sum() / batch.weights.sum())
 
 
@@ -39,20 +53,17 @@ def test_orthogonal_pairs_are_recalled_exactly():
 
 def test_hand_built_memories_are_recalled_and_random_ones_by_chance():
     start = random_model(256)
-    built = Transformer(start.config, induction_weights(start.config, start.params, TASK.fixed_triggers))
-    recalled = (
-        output_memory(built),
-        second_keys(built, TASK.fixed_triggers),
-        first_keys(built),
-        first_keys(built, 1, 16),
-    )
-    assert [float(share) for share in recalled] == pytest.approx([1, 1, 1, 1])
-    everything = Transformer(start.config, induction_weights(start.config, start.params))
-    assert float(second_keys(everything)) > 0.95
-    chance = np.array([
-        [float(f) for f in (output_memory(m), second_keys(m, TASK.fixed_triggers), first_keys(m))]
-        for m in (random_model(64, seed) for seed in range(20))
-    ]).mean(axis=0)  # fmt: skip
+
+    @jax.jit
+    def recalled(model):
+        triggers = second_keys(model, TASK.fixed_triggers)
+        return jnp.stack([output_memory(model), triggers, first_keys(model), first_keys(model, 1, 16)])
+
+    built = Transformer(start.config, written(start, TASK.fixed_triggers))
+    assert recalled(built).tolist() == pytest.approx([1, 1, 1, 1])
+    everything = Transformer(start.config, written(start))
+    assert float(jax.jit(second_keys)(everything)) > 0.95
+    chance = np.mean([recalled(random_model(64, seed)) for seed in range(20)], axis=0)[:3]
     expected = np.array([1 / 65, 1 / 5, 1 / 48])
     sizes = 20 * np.array([65, 5, 47])
     assert (np.abs(chance - expected) < 4 * np.sqrt(expected / sizes)).all()
@@ -60,7 +71,7 @@ def test_hand_built_memories_are_recalled_and_random_ones_by_chance():
 
 def test_the_hand_built_model_copies_from_the_context_and_fails_without_any_of_its_memories():
     start = random_model(256)
-    built = induction_weights(start.config, start.params, TASK.fixed_triggers)
+    built = written(start, TASK.fixed_triggers)
     whole = accuracy(Transformer(start.config, built))
     assert whole > 0.85
     assert accuracy(start) < 0.1
@@ -71,14 +82,14 @@ def test_the_hand_built_model_copies_from_the_context_and_fails_without_any_of_i
 def test_heads_are_scored_by_what_they_look_at():
     """Against plain loops over positions."""
     start = random_model(32)
-    model = Transformer(start.config, induction_weights(start.config, start.params, strength=3.0))
+    model = Transformer(start.config, written(start, strength=3.0))
     rows = np.random.default_rng(0).integers(0, 4, (3, 12))
     weights = np.zeros((3, 12))
     weights[:, 7:] = 1
-    found = head_scores(model, jnp.array(rows), jnp.array(weights))
+    found = jax.jit(head_scores)(model, jnp.array(rows), jnp.array(weights))
     previous, induction, answer = [], [], []
     for row, weight in zip(rows, weights, strict=True):
-        trace = model.run_with_trace(jnp.array(row))[1]
+        trace = forward(model.config, model.params, jnp.array(row))[1]
         first, second = (np.asarray(trace[f"blocks.{n}.attn.hook_pattern"])[0] for n in (0, 1))
         previous += [first[t, t - 1] for t in range(1, 12)]
         for t in np.flatnonzero(weight):

@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiled import init
 from planted import SEEDS, evidence_of, planted, silent
 
 from mnemoscope.config import UserError
-from mnemoscope.model import ModelConfig, Transformer, init
+from mnemoscope.model import ModelConfig, Transformer
 from mnemoscope.probes.distraction import distraction
 from mnemoscope.probes.truncation import keep_rank, truncated
 from mnemoscope.probes.watch import watch_of
@@ -25,16 +26,17 @@ TASK = Bigrams(corpus=ABC, n_triggers=1, length=5, noise=0.25, noise_token=2)
 
 def test_noise_follows_triggers_as_often_as_it_should():
     task = Bigrams(n_triggers=1, length=64, noise=0.3)
-    tokens, triggers, outputs = jax.vmap(lambda key: task.draw(key=key))(jax.random.split(jax.random.key(0), 400))
+    keys = jax.random.split(jax.random.key(0), 400)
+    tokens, triggers, outputs = jax.jit(jax.vmap(lambda key: task.draw(key=key)))(keys)
     tokens, q, o = np.asarray(tokens), np.asarray(triggers)[:, :1], np.asarray(outputs)[:, :1]
     after = tokens[:, 1:][tokens[:, :-1] == q]
     right = np.broadcast_to(o, tokens[:, 1:].shape)[tokens[:, :-1] == q]
     assert ((after == right) | (after == 2)).all(), "a trigger is followed by its output or by noise"
     share = (after == 2)[right != 2].mean()
     assert share == pytest.approx(0.3, abs=4 * np.sqrt(0.3 * 0.7 / (right != 2).sum()))
-    clean = task.model_copy(update={"noise": 0.0}).draw(key=jax.random.key(3))[0]
-    old = Bigrams(n_triggers=1, length=64).draw(key=jax.random.key(3))[0]
-    np.testing.assert_array_equal(clean, old)
+    clean, old = task.model_copy(update={"noise": 0.0}), Bigrams(n_triggers=1, length=64)
+    one, two = (jax.jit(lambda task=task: task.draw(key=jax.random.key(3))[0])() for task in (clean, old))
+    np.testing.assert_array_equal(one, two)
 
 
 def test_the_reader_knows_noise_as_counting_does():
@@ -109,7 +111,7 @@ def test_margins_are_read_from_the_parts_that_make_them():
     params = {name: jnp.zeros_like(value) for name, value in init(config, 3, 5, key=jax.random.key(0)).items()}
     params["unembed.W_U"] = jnp.eye(3)
     params["blocks.1.mlp.b_out"] = jnp.array([0.0, 0.0, 5.0])
-    found = distraction(TASK, Transformer(config, params), 64)
+    found = jax.jit(lambda model: distraction(TASK, model, 64))(Transformer(config, params))
     e = np.exp(5.0)
     assert float(found["margin of feed-forward"]) == pytest.approx(5)
     assert float(found["margin of attention"]) == pytest.approx(0)

@@ -1,13 +1,15 @@
 """Probes on models whose answers are known: hand-made readers instead of trained ones, and counting in plain Python."""
 
 import itertools
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiled import forward, init, world_of
 
-from mnemoscope.model import ModelConfig, Transformer, init, knock_out_head, knock_out_mlp
+from mnemoscope.model import ModelConfig, Transformer, knock_out_head, knock_out_mlp
 from mnemoscope.probes import skills
 from mnemoscope.probes.attention import mean_pattern, roles, unevenness
 from mnemoscope.probes.knockout import cases, forced_patterns, knock_outs, site_means
@@ -21,13 +23,18 @@ CONFIG = ModelConfig(d_model=8, n_heads=2, d_mlp=8)
 
 @pytest.fixture(scope="module")
 def split():
-    return TASK.world(key=jax.random.key(0))
+    return world_of(TASK)
 
 
 @pytest.fixture(scope="module")
 def model():
     params = init(CONFIG, TASK.d_vocab, TASK.n_ctx, key=jax.random.key(1))
     return Transformer(CONFIG, {k: v * 1.5 for k, v in params.items()})
+
+
+def trace_of(model, row):
+    """What the forward pass saw at every site, for one sequence with its last answer."""
+    return forward(model.config, model.params, jnp.array(row[: TASK.n_ctx]))[1]
 
 
 class Reader(Transformer):
@@ -43,7 +50,7 @@ class Reader(Transformer):
 
 
 def test_a_perfect_reader_gets_a_perfect_card(split):
-    card = skills.report_card(TASK, Reader(TASK.posterior), split)
+    card = jax.jit(lambda split: skills.report_card(TASK, Reader(TASK.posterior), split))(split)
     np.testing.assert_allclose(card["right"][-1], 1)
     np.testing.assert_allclose(card["recall"], [1, 1, 1])
     np.testing.assert_allclose(card["mae"], 0, atol=1e-6)
@@ -58,14 +65,14 @@ def test_an_eliminator_that_cannot_recall_falls_into_the_trap(split):
         free = free.at[:, 0].set(False).astype(float)
         return free / free.sum(axis=1, keepdims=True)
 
-    card = skills.report_card(TASK, Reader(eliminator), split)
+    card = jax.jit(lambda split: skills.report_card(TASK, Reader(eliminator), split))(split)
     assert float(card["right"][-1]) == 1
     np.testing.assert_allclose(card["recall"], 0)
     np.testing.assert_allclose(card["p_unused"], 1, atol=1e-5)
     np.testing.assert_allclose(card["says_unused"], 1)
     # on a repeat it is certain of a wrong value: |1 - 0| + |0 - 1| over four symbols
     np.testing.assert_allclose(card["recall_mae"], 2 / 4, atol=1e-5)
-    both = skills.both_skills(TASK, Reader(eliminator), split)
+    both = jax.jit(lambda split: skills.both_skills(TASK, Reader(eliminator), split))(split)
     assert (float(both["elimination"]), float(both["recall"])) == (1, 0)
 
 
@@ -73,7 +80,7 @@ def test_a_reader_of_the_training_mappings_is_recognised(split):
     def by_training(row):
         return jnp.nan_to_num(TASK.posterior(row, split.train), nan=1 / 5)
 
-    found = skills.against_training(TASK, Reader(by_training), split)
+    found = jax.jit(lambda split: skills.against_training(TASK, Reader(by_training), split))(split)
     np.testing.assert_allclose(found["mae_training"][:3], 0, atol=1e-5)
     assert float(found["mae_all"][2]) > 0.05
     # counted by hand: at each step the most frequent fitting value of the training mappings, against the held-out one
@@ -97,7 +104,7 @@ def test_attention_roles_of_a_known_pattern():
         if not len(ys):
             averaging[row, row] = 1
         local[row, row if row % 2 or row == 0 else row - 1] = 1
-    found = roles(TASK, jnp.array([averaging, local]))
+    found = jax.jit(partial(roles, TASK))(jnp.array([averaging, local]))
     np.testing.assert_allclose(found["x_to_outputs"], [1, 1], atol=1e-6)
     np.testing.assert_allclose(found["x_to_preceding_output"], [(1 + 1 / 2 + 1 / 3) / 3, 1], atol=1e-6)
     np.testing.assert_allclose(found["y_to_self"], [1 / 3, 1], atol=1e-6)  # the first y has nothing else to look at
@@ -107,30 +114,32 @@ def test_attention_roles_of_a_known_pattern():
 
 def test_mean_pattern_is_the_mean(model, split):
     tokens = TASK.list_tokens(split.held_out[:1], (3,))[:5]
-    each = [model.run_with_cache(row[: TASK.n_ctx])[1]["pattern", 0] for row in tokens]
-    np.testing.assert_allclose(mean_pattern(TASK, model, tokens), np.mean(each, axis=0), atol=1e-6)
+    each = [trace_of(model, row)["blocks.0.attn.hook_pattern"] for row in np.asarray(tokens)]
+    mean = jax.jit(partial(mean_pattern, TASK))(model, tokens)
+    np.testing.assert_allclose(mean, np.mean(each, axis=0), atol=1e-6)
 
 
 def test_knock_outs_are_what_single_edits_give(model, split):
     out = jax.jit(lambda m: knock_outs(TASK, m, split))(model)
     names = cases(CONFIG)
     assert names == ["none", "L0H0", "L0H1", "L0 attention", "L0 mlp"]
-    means = site_means(TASK, model, split, (0, 3), ["blocks.0.attn.hook_z", "blocks.0.hook_mlp_out"])
+    sites = ("blocks.0.attn.hook_z", "blocks.0.hook_mlp_out")
+    means_of = jax.jit(lambda split: site_means(TASK, model, split, (0, 3), sites))
+    means = means_of(split)
+    alone_with = jax.jit(lambda edit: skills.both_skills(TASK, model, split, edit))
     edits = {
         "none": [], "L0H1": [knock_out_head(CONFIG, 0, 1)], "L0 mlp": [knock_out_mlp(0)],
         "L0 attention": [knock_out_head(CONFIG, 0, 0), knock_out_head(CONFIG, 0, 1)],
     }  # fmt: skip
     for name, edit in edits.items():
-        alone = skills.both_skills(TASK, model, split, edit)
-        for skill, value in alone.items():
+        for skill, value in alone_with(edit).items():
             assert float(out["zero"][skill][names.index(name)]) == pytest.approx(float(value), abs=1e-6)
-    alone = skills.both_skills(TASK, model, split, [knock_out_head(CONFIG, 0, 0, means["blocks.0.attn.hook_z"])])
+    alone = alone_with([knock_out_head(CONFIG, 0, 0, means["blocks.0.attn.hook_z"])])
     assert float(out["mean"]["recall"][1]) == pytest.approx(float(alone["recall"]), abs=1e-6)
     few = split._replace(held_out=split.held_out[:1])
     tokens = TASK.list_tokens(few.held_out, (0, 3))
-    by_hand = np.mean([model.run_with_cache(row[: TASK.n_ctx])[1]["z", 0] for row in tokens], axis=0)
-    found = site_means(TASK, model, few, (0, 3), ["blocks.0.attn.hook_z"])["blocks.0.attn.hook_z"]
-    np.testing.assert_allclose(found, by_hand, atol=1e-5)
+    by_hand = np.mean([trace_of(model, row)["blocks.0.attn.hook_z"] for row in np.asarray(tokens)], axis=0)
+    np.testing.assert_allclose(means_of(few)["blocks.0.attn.hook_z"], by_hand, atol=1e-5)
 
 
 def test_rows_of_outputs_cannot_matter_in_one_layer(model, split):
@@ -152,7 +161,7 @@ def test_over_seeds_is_one_seed_after_another(split):
     worlds = jax.tree.map(lambda x: np.stack([x] * 3), split)
     together = skills.over_seeds(lambda m, w: skills.both_skills(TASK, m, w), stacked, worlds)
     for row, params in enumerate(models):
-        alone = skills.both_skills(TASK, Transformer(CONFIG, params), split)
+        alone = jax.jit(lambda model: skills.both_skills(TASK, model, split))(Transformer(CONFIG, params))
         assert together["recall"][row] == pytest.approx(float(alone["recall"]), abs=1e-6)
 
 

@@ -1,6 +1,7 @@
 """Training by other routes: a Python loop, seeds alone, one golden step, and the number of compilations."""
 
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +37,12 @@ SMALL = Spec(
 )  # fmt: skip
 
 
+@partial(jax.jit, static_argnums=0)
+def begin(spec, seed):
+    """A seed's world, and its state before the first step."""
+    return spec.task.world(key=seed_keys(seed)[0]), start(spec, seed)
+
+
 def close(a, b, tolerance=2e-5):
     for name in a:
         np.testing.assert_allclose(a[name], b[name], atol=tolerance, err_msg=name)
@@ -45,8 +52,8 @@ def test_the_compiled_loop_equals_a_python_loop():
     # a large eps: where the gradient is mere rounding (keys' biases), Adam would follow its sign
     spec = SMALL.model_copy(update={"optimiser": Adam(eps=1e-3)})
     run = fit(spec, [3])
-    for_world, _, for_data = seed_keys(3)
-    world, state = spec.task.world(key=for_world), start(spec, 3)
+    _, _, for_data = seed_keys(3)
+    world, state = begin(spec, 3)
     step = jax.jit(lambda i, s: train_step(spec, world, for_data, i, s, release_steps(spec)))
     losses = []
     for i in range(spec.steps):
@@ -61,8 +68,9 @@ def test_the_compiled_loop_equals_a_python_loop():
 def test_one_step_is_adam_on_the_plain_gradient():
     """The golden step: plain forward pass, Optax written out, no fast rewrite."""
     spec = SMALL.model_copy(update={"steps": 1, "optimiser": Adam(lr=0.01)})
-    for_world, _, for_data = seed_keys(0)
-    world, params = spec.task.world(key=for_world), parted(spec, start(spec, 0).trained)
+    _, _, for_data = seed_keys(0)
+    world, first = begin(spec, 0)
+    params = parted(spec, first.trained)
     keys = jax.random.split(jax.random.fold_in(for_data, 0), spec.batch)
     batch = jax.jit(jax.vmap(lambda key: spec.task.sample(world, key=key)))(keys)
 
@@ -72,7 +80,8 @@ def test_one_step_is_adam_on_the_plain_gradient():
 
     value, gradient = jax.jit(jax.value_and_grad(loss))(params)
     # Adam's first step has m/sqrt(v) = g/|g|: each weight moves by lr against its gradient's sign (eps apart)
-    expected = jax.tree.map(lambda p, g: p - 0.01 * g / (jnp.abs(g) + 1e-8), params, gradient)
+    gradient = jax.device_get(gradient)
+    expected = jax.tree.map(lambda p, g: p - 0.01 * g / (np.abs(g) + 1e-8), jax.device_get(params), gradient)
     run = fit(spec, [0])
     assert run.losses[0, -1] == pytest.approx(float(value), abs=1e-6)
     for name in expected:  # where the gradient is mere rounding its sign is too
@@ -91,8 +100,8 @@ def test_steps_on_one_vector_are_steps_on_every_parameter(optimiser):
     """The second route keeps each parameter apart: the plain forward pass, and Optax on a tree."""
     model = SMALL.model.model_copy(update={"frozen": ("embed.*",)})
     spec = SMALL.model_copy(update={"steps": 4, "model": model, "optimiser": optimiser, "release": (("*.W_in", 2),)})
-    for_world, _, for_data = seed_keys(0)
-    world, first = spec.task.world(key=for_world), start(spec, 0)
+    _, _, for_data = seed_keys(0)
+    world, first = begin(spec, 0)
     params, rule = parted(spec, first.trained), optimiser.transformation(spec.steps)
     assert set(first.frozen) == {"embed.W_E"}
     assert "embed.W_E" not in params
@@ -118,13 +127,14 @@ def test_steps_on_one_vector_are_steps_on_every_parameter(optimiser):
 def test_a_vector_of_parameters_comes_apart_as_it_was_joined():
     shapes = trained_shapes(SMALL)
     tree = {
-        name: jnp.arange(np.prod(shape)).reshape(shape) + 1000.0 * i for i, (name, shape) in enumerate(shapes.items())
+        name: np.arange(np.prod(shape)).reshape(shape) + 1000.0 * i for i, (name, shape) in enumerate(shapes.items())
     }
-    vector = joined(SMALL, dict(reversed(tree.items())))
+    vector = jax.jit(partial(joined, SMALL))(dict(reversed(tree.items())))
     assert vector.shape == (sum(np.prod(shape) for shape in shapes.values()),)
     for name, value in tree.items():
-        np.testing.assert_array_equal(parted(SMALL, vector)[name], value)
-        np.testing.assert_array_equal(parted(SMALL, jnp.stack([vector, -vector]))[name], jnp.stack([value, -value]))
+        np.testing.assert_array_equal(parted(SMALL, np.asarray(vector))[name], value)
+        two = parted(SMALL, np.stack([vector, -vector]))
+        np.testing.assert_array_equal(two[name], np.stack([value, -value]))
 
 
 def test_no_core_gets_a_piece_of_anothers_step(monkeypatch):
