@@ -10,7 +10,7 @@ PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
 help:
 	@echo "make reproduce   set up, run every study at the quick scale, print the ledger, write the site"
-	@echo "make test        set up, then everything that CI runs: ruff, pyright, pytest (about 10 minutes on two cores)"
+	@echo "make test        set up, then everything that CI runs: ruff, pyright, pytest (8 minutes on two cores)"
 	@echo "make test-long   kills, 10,000 mutated inputs, many random models; before an issue is resolved"
 	@echo "make test-interop  against PyTorch, Transformers and TransformerLens, in an environment of its own (2 GB)"
 	@echo "make test-gpu    what only a GPU can show"
@@ -42,7 +42,7 @@ test: lint
 
 # what Hypothesis draws is new each time, and ten times as much
 test-long: lint
-	$(BIN)/python -m pytest $(PARALLEL) --verbose --hypothesis-profile wide -m 'long or (hypothesis and not interop and not gpu)'
+	$(BIN)/python -m pytest $(PARALLEL) --verbose --hypothesis-profile wide --optimize -m 'long or (hypothesis and not interop and not gpu)'
 
 test-interop: $(INTEROP)/.installed
 	$(INTEROP)/bin/python -m pytest --verbose -m interop

@@ -38,7 +38,7 @@ if find_spec("beartype"):  # a machine with a GPU may have neither this nor Hypo
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-from mnemoscope import engine  # noqa: E402
+from mnemoscope import engine, train  # noqa: E402
 
 # tracing makes millions of short-lived objects, and what was imported stays: looked through less often, tests take 4% less
 gc.freeze()
@@ -74,6 +74,24 @@ def pytest_collection_modifyitems(items):
     """The longest files first; within a file everything stays in its order."""
     place = {f"test_{name}.py": at for at, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
+
+
+# Most of the tests' time goes into compiling programs that run for milliseconds. JAX can leave most of that out: the same
+# computation, in slower machine code. These files promise the same bits, or golden numbers, and compile what users have.
+AS_USERS_HAVE_IT = ("cluster", "golden", "identity", "profile", "resume", "seeds", "train")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--optimize", action="store_true", help="compile every test's programs as users have them")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _less_work_for_the_compiler(request):
+    optimize = request.config.getoption("--optimize") or request.path.stem.removeprefix("test_") in AS_USERS_HAVE_IT
+    if jax.config.read("jax_disable_most_optimizations") == optimize:
+        jax.clear_caches()
+        train._programs.clear()
+    jax.config.update("jax_disable_most_optimizations", not optimize)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -212,6 +212,12 @@ def test_flags_that_change_numbers_are_part_of_the_program(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     assert trained_by().xla_flags == ("--xla_cpu_enable_fast_math=true",)
     assert trained_by().program() != usual.program()
+    monkeypatch.delenv("XLA_FLAGS")
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        assert trained_by().xla_flags == ("jax_disable_most_optimizations",)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
 
 
 # ---- the store
