@@ -41,7 +41,7 @@ def on_a_child(order: dict) -> None:
     if order["cores"]:
         measure.pin(order["cores"])
     if order["function"] != "source":
-        from mnemoscope.engine import use_all_devices
+        from mnemoscope.execution.local import use_all_devices
 
         use_all_devices()
     arguments = {k: Path(v) if k == "store" else v for k, v in order["arguments"].items()}
@@ -138,7 +138,7 @@ def main() -> None:
     if arguments.only != []:
         import jax
 
-        from mnemoscope.engine import hardware, versions
+        from mnemoscope.execution.local import hardware, versions
 
         kind = "cpu" if jax.default_backend() == "cpu" else "gpu"
         parts = PARTS[kind]

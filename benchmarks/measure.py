@@ -72,9 +72,9 @@ def birth_source(size: str) -> dict:
 def birth_ours(size: str) -> dict:
     """The same training with Mnemoscope, as the study trains it; for the loss over eight seeds."""
     from mnemoscope import Spec, fit
-    from mnemoscope.spec import SGD
     from mnemoscope.tasks import Bigrams
     from mnemoscope.theory.induction import simplified_model
+    from mnemoscope.training.spec import SGD
 
     d, length, batch, steps = BIRTH[size]
     steps = 8 if size == "time" else steps
@@ -99,7 +99,7 @@ def birth_ours(size: str) -> dict:
 def birth_steps() -> dict:
     """Seconds a step of the full-scale induction model, its text included, by the number of seeds trained together."""
     from mnemoscope import fit
-    from mnemoscope.studies.birth.settings import ALL, settings
+    from mnemoscope.studies.library.birth.settings import ALL, settings
 
     found = {}
     for seeds, steps in ((1, 600), (16, 100)):
@@ -136,8 +136,8 @@ def step_time(d: int, seeds: int) -> float:
     import jax.numpy as jnp
     import numpy as np
 
-    from mnemoscope.seeds import device_mesh, spread
-    from mnemoscope.train import programs
+    from mnemoscope.core.seeds import device_mesh, spread
+    from mnemoscope.training.loop import programs
 
     program = programs(remember(d, steps=10**6), seeds)
     ids = spread(device_mesh(seeds), np.arange(seeds))
@@ -151,10 +151,10 @@ def gradient_time(length: int, vocabulary: int, seeds: int, d: int = 32) -> floa
     import jax.numpy as jnp
     import numpy as np
 
-    from mnemoscope.loss import batch_loss
-    from mnemoscope.model import ModelConfig, init
-    from mnemoscope.seeds import device_mesh, for_each_seed, lanes_for, spread
+    from mnemoscope.core.seeds import device_mesh, for_each_seed, lanes_for, spread
+    from mnemoscope.models import ModelConfig, init
     from mnemoscope.tasks import Example
+    from mnemoscope.training.loss import batch_loss
 
     config, read = ModelConfig(d_model=d, n_heads=2, d_mlp=2 * d), tuple(range(0, length, 2))
     tokens = jnp.array(np.random.default_rng(0).integers(0, vocabulary, (BATCH, length)))
@@ -197,7 +197,7 @@ def start_times(folder: Path) -> dict:
     script = f"""
 import time; began = time.perf_counter()
 from pathlib import Path
-from mnemoscope.engine import use_all_devices
+from mnemoscope.execution.local import use_all_devices
 use_all_devices(Path({str(folder)!r}))
 from mnemoscope import Adam, ModelConfig, Permutation, Spec, fit
 spec = Spec.model_validate_json({remember(steps=640).canonical_json()!r})
@@ -217,10 +217,10 @@ print(first[0])
 def evaluation(scale: str, seeds: int = 64) -> dict:
     """Training of the study's setting with two heads, against every probe on it; compilation counts for both."""
     from mnemoscope import fit
+    from mnemoscope.probes.ablation import forced_patterns, knock_outs
     from mnemoscope.probes.attention import mean_pattern
-    from mnemoscope.probes.knockout import forced_patterns, knock_outs
     from mnemoscope.probes.skills import over_seeds, report_card
-    from mnemoscope.studies.remember.settings import TWO, settings
+    from mnemoscope.studies.library.remember.settings import TWO, settings
 
     spec = settings(scale)[TWO].spec
     began = time.perf_counter()
@@ -247,7 +247,7 @@ def evaluation(scale: str, seeds: int = 64) -> dict:
 def budget(seeds: int = 1000) -> dict:
     """The source's whole budget, 5 million samples for each seed, from an empty cache to finished runs."""
     from mnemoscope import fit
-    from mnemoscope.studies.remember.settings import TWO, settings
+    from mnemoscope.studies.library.remember.settings import TWO, settings
 
     times: list[float] = []
     began = time.perf_counter()
@@ -261,8 +261,8 @@ def blocks(store: Path) -> dict:
 
     import numpy as np
 
-    from mnemoscope.config import Notice
-    from mnemoscope.engine import obtain
+    from mnemoscope.core.errors import Notice
+    from mnemoscope.execution.local import obtain
     from mnemoscope.store import Store
 
     with warnings.catch_warnings(record=True) as told:
@@ -278,8 +278,8 @@ def agreement() -> dict:
     import jax.numpy as jnp
     import numpy as np
 
-    from mnemoscope.loss import batch_loss
-    from mnemoscope.train import draw, parted, seed_keys, start
+    from mnemoscope.training.loop import draw, parted, seed_keys, start
+    from mnemoscope.training.loss import batch_loss
 
     def one(norm: str) -> dict:
         spec = remember(norm=norm)

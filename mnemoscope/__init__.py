@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
-    from mnemoscope.config import UserError
-    from mnemoscope.model import (
+    from mnemoscope.core.errors import UserError
+    from mnemoscope.models import (
         Edit,
         ModelConfig,
         Transformer,
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
         knock_out_mlp,
         patch,
         replace,
-    )  # fmt: skip
-    from mnemoscope.spec import SGD, Adam, Spec
+    )
     from mnemoscope.tasks import Bigrams, Cycle, Facts, Permutation, read_corpus
-    from mnemoscope.train import Run, fit
+    from mnemoscope.training.loop import Run, fit
+    from mnemoscope.training.spec import SGD, Adam, Spec
 
 _HOME = {
-    "mnemoscope.config": ["UserError"],
-    "mnemoscope.model": [
+    "mnemoscope.core.errors": ["UserError"],
+    "mnemoscope.models": [
         "Edit", "ModelConfig", "Transformer", "force_pattern", "knock_out_head", "knock_out_mlp", "patch", "replace",
     ],
-    "mnemoscope.spec": ["SGD", "Adam", "Spec"],
+    "mnemoscope.training.spec": ["SGD", "Adam", "Spec"],
     "mnemoscope.tasks": ["Bigrams", "Cycle", "Facts", "Permutation", "read_corpus"],
-    "mnemoscope.train": ["Run", "fit"],
+    "mnemoscope.training.loop": ["Run", "fit"],
 }  # fmt: skip
 
 __all__ = [

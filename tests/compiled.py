@@ -7,11 +7,11 @@ from functools import partial
 
 import jax
 
-from mnemoscope import model
+from mnemoscope import models
 
-init = jax.jit(model.init, static_argnums=(0, 1, 2, 3))
-forward = jax.jit(model.forward, static_argnums=0)
-early_logits = jax.jit(model.early_logits, static_argnums=0)
+init = jax.jit(models.init, static_argnums=(0, 1, 2, 3))
+forward = jax.jit(models.forward, static_argnums=0)
+early_logits = jax.jit(models.early_logits, static_argnums=0)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

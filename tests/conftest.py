@@ -19,7 +19,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
         HOME=made,
         XDG_CACHE_HOME=f"{made}/cache",
         XDG_CONFIG_HOME=f"{made}/config",
-        JAX_COMPILATION_CACHE_DIR=f"{made}/cache/mnemoscope/compiled",  # as `mnemoscope.engine.compiled` has it
+        JAX_COMPILATION_CACHE_DIR=f"{made}/cache/mnemoscope/compiled",  # as `mnemoscope.execution.local.compiled` has it
         JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0.05",
         JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
     )
@@ -38,7 +38,8 @@ if find_spec("beartype"):  # a machine with a GPU may have neither this nor Hypo
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-from mnemoscope import engine, train  # noqa: E402
+from mnemoscope.execution import local  # noqa: E402
+from mnemoscope.training import loop  # noqa: E402
 
 # tracing makes millions of short-lived objects, and what was imported stays: looked through less often, tests take 4% less
 gc.freeze()
@@ -47,7 +48,7 @@ gc.set_threshold(100_000, 50, 100)
 # two on any machine; devices can be chosen only before the first computation, and commands called here come later
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
-engine.use_all_devices = lambda cache=None, at_most=None: None
+local.use_all_devices = lambda cache=None, at_most=None: None
 
 if find_spec("hypothesis"):
     from hypothesis import HealthCheck, Phase, settings
@@ -90,7 +91,7 @@ def _less_work_for_the_compiler(request):
     optimize = request.config.getoption("--optimize") or request.path.stem.removeprefix("test_") in AS_USERS_HAVE_IT
     if jax.config.read("jax_disable_most_optimizations") == optimize:
         jax.clear_caches()
-        train._programs.clear()
+        loop._programs.clear()
     jax.config.update("jax_disable_most_optimizations", not optimize)
 
 

@@ -37,20 +37,22 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from mnemoscope import cli, engine
-from mnemoscope.config import Strict, UserError
-from mnemoscope.language import LanguageConfig, read_model, read_tokenizer
-from mnemoscope.model import ModelConfig, parameter_shapes
-from mnemoscope.report import books
+from mnemoscope import cli
+from mnemoscope.core.config import Strict
+from mnemoscope.core.errors import UserError
+from mnemoscope.execution import local
+from mnemoscope.models import ModelConfig, parameter_shapes
+from mnemoscope.models.language import LanguageConfig, read_model, read_tokenizer
+from mnemoscope.report import results
 from mnemoscope.report.figures import claim_figures
-from mnemoscope.spec import SGD, Adam, Spec
 from mnemoscope.store import RunRow, Store, _seal
-from mnemoscope.studies import STUDIES, on_corpus
 from mnemoscope.studies.about import Panel
 from mnemoscope.studies.claims import Finding, Pictures
-from mnemoscope.studies.memories.optimised import Cell
-from mnemoscope.studies.walk.chosen import tokens_of
+from mnemoscope.studies.discover import STUDIES, on_corpus
+from mnemoscope.studies.library.memories.optimised import Cell
+from mnemoscope.studies.library.walk.chosen import tokens_of
 from mnemoscope.tasks import Bigrams, Corpus, Cycle, Facts, Hops, Permutation, read_corpus
+from mnemoscope.training.spec import SGD, Adam, Spec
 
 SECONDS = 30  # the longest that one input may take
 LONGEST = 4000  # characters of a refusal
@@ -220,7 +222,7 @@ class Watch:
             if not isinstance(path, str | bytes | os.PathLike):
                 continue
             place = os.path.realpath(os.fsdecode(path))
-            inside = Path(place).is_relative_to(self.room) or Path(place).is_relative_to(engine.compiled().resolve())
+            inside = Path(place).is_relative_to(self.room) or Path(place).is_relative_to(local.compiled().resolve())
             secret = place.startswith((str(self.room.parent / "outside"), "/etc/passwd"))
             if secret or (writes and not inside and not place.startswith("/dev/")):
                 self.seen.append(f"{event} {place}")
@@ -293,9 +295,9 @@ def papers() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for study in ("birth", "memories"):
         for part in ("", ".evidence", ".pictures"):
-            body = json.loads((books.published() / "full" / f"{study}{part}.json").read_text())
+            body = json.loads((results.published() / "full" / f"{study}{part}.json").read_text())
             if not part:
-                drawn = json.loads((books.published() / "full" / f"{study}.pictures.json").read_text())
+                drawn = json.loads((results.published() / "full" / f"{study}.pictures.json").read_text())
                 keep = [claim["id"] for claim in body["claims"] if claim["id"] in drawn][:2]
                 body |= {"scale": "quick", "claims": [claim for claim in body["claims"] if claim["id"] in keep]}
             else:
@@ -319,8 +321,8 @@ def good() -> dict[str, bytes]:
     with TemporaryDirectory() as folder:
         home = Path(folder)
         kept = Store(home / "store")
-        engine.obtain(kept, SPEC, range(2))
-        engine.obtain(
+        local.obtain(kept, SPEC, range(2))
+        local.obtain(
             kept, Spec(task=Cycle(), model=ModelConfig(d_model=2, n_heads=1, d_mlp=0), steps=2, batch=2), range(1)
         )
         kept.keep_finding("a key", {"value": 0.25})
@@ -565,9 +567,9 @@ def prompt_door(given: tuple[str, Any], room: Path) -> bool:
 
 @cache
 def _models() -> tuple[Any, Any, Any]:
-    from mnemoscope.language import Tokenizer
-    from mnemoscope.language.tokens import byte_characters
-    from mnemoscope.train import fit
+    from mnemoscope.models.language import Tokenizer
+    from mnemoscope.models.language.tokens import byte_characters
+    from mnemoscope.training.loop import fit
 
     with TemporaryDirectory() as folder:
         language = read_model(lay_out(Path(folder), "language"))
@@ -663,7 +665,7 @@ def ledger_door(given: tuple[str, str], room: Path) -> bool:
     study = name.split(".")[0]
     claim = papers()[f"{study}.json"]["claims"][0]["id"]
     here = {study: STUDIES[study]}
-    with patch("mnemoscope.report.site.STUDIES", here), patch("mnemoscope.studies.STUDIES", here):
+    with patch("mnemoscope.report.site.STUDIES", here), patch("mnemoscope.studies.discover.STUDIES", here):
         done = [
             asked(*args, "--store", str(folder))
             for args in (("list",), ("ledger", study), ("ledger", study, "--json"), ("show", claim),

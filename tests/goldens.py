@@ -24,11 +24,11 @@ import jax
 import numpy as np
 from pydantic_core import PydanticUndefined
 
-from mnemoscope.model import ModelConfig
-from mnemoscope.spec import SGD, Adam, Spec
-from mnemoscope.studies import STUDIES
+from mnemoscope.models import ModelConfig
+from mnemoscope.studies.discover import STUDIES
 from mnemoscope.tasks import Bigrams, Cycle, Facts, Hops, Permutation, Task
-from mnemoscope.train import draw, fit, seed_keys
+from mnemoscope.training.loop import draw, fit, seed_keys
+from mnemoscope.training.spec import SGD, Adam, Spec
 
 FOLDER = Path(__file__).parent / "golden"
 SEEDS = (0, 7)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from compiled import init
 
-from mnemoscope.model import parameter_shapes
-from mnemoscope.spec import Spec
+from mnemoscope.models import parameter_shapes
 from mnemoscope.studies.claims import Setting
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.train import Run
+from mnemoscope.training.loop import Run
+from mnemoscope.training.spec import Spec
 
 SEEDS = 10
 

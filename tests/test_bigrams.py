@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnemoscope.config import UserError
+from mnemoscope.core.errors import UserError
 from mnemoscope.tasks import Bigrams, Corpus, read_corpus, tiny_shakespeare
 from mnemoscope.tasks.bigrams import _sets
 

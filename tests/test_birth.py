@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from planted import SEEDS, evidence_of, planted, rows_of, silent, untrained
 
-from mnemoscope.config import UserError
-from mnemoscope.model import Transformer
+from mnemoscope.core.errors import UserError
+from mnemoscope.models import Transformer
 from mnemoscope.probes.levels import above_chance, first_fall, first_reach
-from mnemoscope.probes.watch import watch_of
-from mnemoscope.spec import Spec
-from mnemoscope.studies import find_study, on_corpus
-from mnemoscope.studies.birth import STUDY, data, heads, written
-from mnemoscope.studies.birth.common import MEMORIES, answers
-from mnemoscope.studies.birth.order import SHOWN
-from mnemoscope.studies.birth.settings import (
+from mnemoscope.studies.claims import SCALES, Outcome, Setting
+from mnemoscope.studies.discover import find_study, on_corpus
+from mnemoscope.studies.evidence import Evidence
+from mnemoscope.studies.library.birth import STUDY, data, heads, written
+from mnemoscope.studies.library.birth.common import MEMORIES, answers
+from mnemoscope.studies.library.birth.order import SHOWN
+from mnemoscope.studies.library.birth.settings import (
     ALL,
     BIGRAM,
     GLOBAL,
@@ -34,13 +34,13 @@ from mnemoscope.studies.birth.settings import (
     SHORT,
     TWO,
     settings,
-)  # fmt: skip
-from mnemoscope.studies.claims import SCALES, Outcome, Setting
-from mnemoscope.studies.evidence import Evidence
+)
 from mnemoscope.tasks import Bigrams, Permutation, read_corpus
 from mnemoscope.theory.gradients import Sampled, Steps, output_gradient, sampled_gradient, three_steps
 from mnemoscope.theory.induction import induction_weights
-from mnemoscope.train import Run, fit
+from mnemoscope.training.loop import Run, fit
+from mnemoscope.training.metrics import watch_of
+from mnemoscope.training.spec import Spec
 
 STEPS = 100
 

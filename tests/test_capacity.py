@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemoscope import cli
-from mnemoscope.config import UserError
-from mnemoscope.seeds import on_devices
-from mnemoscope.studies.memories import capacity as memories
-from mnemoscope.studies.memories.capacity import Memory, answered, capacity, stores, written_capacity
-from mnemoscope.studies.memories.optimised import Cell, errors, errors_by_rate, optimise, start
+from mnemoscope.core.errors import UserError
+from mnemoscope.core.seeds import on_devices
+from mnemoscope.studies.library.memories import capacity as memories
+from mnemoscope.studies.library.memories.capacity import Memory, answered, capacity, stores, written_capacity
+from mnemoscope.studies.library.memories.optimised import Cell, errors, errors_by_rate, optimise, start
 from mnemoscope.studies.search import largest
 from mnemoscope.theory.memory import on_the_sphere, zipf
 

@@ -101,10 +101,10 @@ def test_show_one_claim(store):
 
 
 def test_runs_lists_filters_and_deletes(tmp_path):
-    from mnemoscope.engine import obtain
-    from mnemoscope.model import ModelConfig
-    from mnemoscope.spec import Spec
+    from mnemoscope.execution.local import obtain
+    from mnemoscope.models import ModelConfig
     from mnemoscope.tasks import Permutation
+    from mnemoscope.training.spec import Spec
 
     for d in (4, 6):
         model = ModelConfig(d_model=d, n_heads=1, d_mlp=0)
@@ -180,7 +180,7 @@ def test_a_notice_is_one_line():
     program = """
 import sys, warnings
 from mnemoscope import cli
-from mnemoscope.config import Notice
+from mnemoscope.core.errors import Notice
 cli.COMMANDS = {"tell": lambda: warnings.warn("seed 3 diverged", Notice), "list": cli.list_}
 sys.argv = ["mnemoscope", "tell"]
 cli.main()

@@ -16,24 +16,24 @@ pytest.importorskip("distributed", reason="Dask is not installed: pip install 'm
 from crash import ledgers, start
 
 import mnemoscope
-from mnemoscope import cluster
-from mnemoscope.cluster import Attempt, Block, Cluster, _Session, block_size, checked, pieces
-from mnemoscope.config import UserError
-from mnemoscope.fingerprint import trained_by
-from mnemoscope.model import ModelConfig
-from mnemoscope.spec import Spec
+from mnemoscope.core.errors import UserError
+from mnemoscope.core.fingerprint import trained_by
+from mnemoscope.execution import cluster
+from mnemoscope.execution.cluster import Attempt, Block, Cluster, _Session, block_size, checked, pieces
+from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store, arrays_of
 from mnemoscope.tasks import Permutation
-from mnemoscope.train import fit
+from mnemoscope.training.loop import fit
+from mnemoscope.training.spec import Spec
 
 SHORT = Spec(
     task=Permutation(n_symbols=2), model=ModelConfig(d_model=4, n_heads=1, d_mlp=0), steps=20, batch=4, snapshots=2
 )
 LONG = SHORT.model_copy(update={"steps": 16_000, "batch": 32})  # a seed takes about half a second
-HASTY = "import mnemoscope.cluster as cluster; cluster.LOOK_SECONDS = 0.1"
+HASTY = "import mnemoscope.execution.cluster as cluster; cluster.LOOK_SECONDS = 0.1"
 BREAK = """
-import os, mnemoscope.cluster as cluster
-from mnemoscope.train import fit
+import os, mnemoscope.execution.cluster as cluster
+from mnemoscope.training.loop import fit
 def broken(spec, seeds, **more):
     if 5 in seeds:
         with open({diary!r}, "a") as diary:
@@ -117,7 +117,7 @@ def saved(monkeypatch):
 @pytest.fixture
 def hasty(monkeypatch):
     """A client that looks around ten times a second."""
-    monkeypatch.setattr("mnemoscope.cluster.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("mnemoscope.execution.cluster.LOOK_SECONDS", 0.1)
 
 
 def once(store, saved, spec, seeds):
@@ -221,7 +221,7 @@ def test_a_block_that_always_fails_is_tried_three_times_and_reported(dask, store
 
 def test_a_worker_with_other_versions_is_given_no_work(dask, store):
     said = []
-    dask.worker("import mnemoscope.cluster as cluster; cluster._must_agree = lambda: {'jax': '0.0.1'}")
+    dask.worker("import mnemoscope.execution.cluster as cluster; cluster._must_agree = lambda: {'jax': '0.0.1'}")
     with pytest.raises(UserError, match=r"no worker of .* can be used: .*it has jax 0.0.1, we have \d"):
         Cluster(dask.address, say=said.append).train(store, {"short": (SHORT, range(4))})
     assert len(said) == 1

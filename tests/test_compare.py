@@ -5,8 +5,8 @@ import json
 import pytest
 
 from mnemoscope import cli
-from mnemoscope.config import UserError
-from mnemoscope.report.books import published
+from mnemoscope.core.errors import UserError
+from mnemoscope.report.results import published
 
 SAME = {"F4": [1.0, 2.0, 3.0]}
 

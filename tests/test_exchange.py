@@ -11,17 +11,17 @@ import tyro
 from safetensors.numpy import load_file, save_file
 
 from mnemoscope.cli import COMMANDS
-from mnemoscope.config import UserError
+from mnemoscope.core.errors import UserError
 from mnemoscope.exchange import imported, read_transformer_lens, tables, write_transformer_lens
 from mnemoscope.exchange.files import new_file, new_folder
 from mnemoscope.explorer import packed
-from mnemoscope.model import ModelConfig, Transformer, parameter_shapes
-from mnemoscope.report.books import ledger
+from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
+from mnemoscope.report.results import ledger
 from mnemoscope.report.site import piece_of
-from mnemoscope.spec import Spec
 from mnemoscope.store import Store
 from mnemoscope.tasks import Cycle, Permutation
-from mnemoscope.train import Run, fit
+from mnemoscope.training.loop import Run, fit
+from mnemoscope.training.spec import Spec
 
 VOCAB, CTX = 5, 4
 SHAPES = {
@@ -431,6 +431,6 @@ def test_an_import_that_says_anything_equally_loses_the_logarithm_of_its_tokens(
 
 
 def test_the_room_is_entered_without_jax():
-    code = "import sys, mnemoscope.exchange.commands; print('jax' in sys.modules)"
+    code = "import sys, mnemoscope.cli.exchange; print('jax' in sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "False"

@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 from mnemoscope import cli
-from mnemoscope.config import UserError
-from mnemoscope.engine import obtain
+from mnemoscope.core.errors import UserError
+from mnemoscope.execution.local import obtain
 from mnemoscope.explorer import Piece, packed, page
 from mnemoscope.explorer.adapters import adapter
-from mnemoscope.model import ModelConfig, knock_out_head, parameter_shapes
+from mnemoscope.models import ModelConfig, knock_out_head, parameter_shapes
 from mnemoscope.probes.skills import both_skills
 from mnemoscope.report.site import piece_of
 from mnemoscope.report.site import pieces as site_pieces
-from mnemoscope.spec import Spec
 from mnemoscope.store import Store
-from mnemoscope.studies import STUDIES
 from mnemoscope.studies.claims import Setting
+from mnemoscope.studies.discover import STUDIES
 from mnemoscope.tasks import Cycle, Permutation
-from mnemoscope.train import Run, fit
+from mnemoscope.training.loop import Run, fit
+from mnemoscope.training.spec import Spec
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: nothing was clicked")

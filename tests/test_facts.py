@@ -13,19 +13,20 @@ import pytest
 from compiled import batch_of, init, world_of
 from planted import evidence_of, planted, silent
 
-from mnemoscope.config import UserError
+from mnemoscope.core.errors import UserError
 from mnemoscope.explorer import packed
-from mnemoscope.model import ModelConfig, Transformer, bag, parameter_shapes
+from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
+from mnemoscope.models.rewrites import token_counts
 from mnemoscope.probes.walk import walk
-from mnemoscope.probes.watch import watch_of
 from mnemoscope.report.site import piece_of
-from mnemoscope.spec import SGD, Spec
 from mnemoscope.studies.claims import SCALES, NotSettledError
-from mnemoscope.studies.facts import STUDY, built, phases, sweep, trained
-from mnemoscope.studies.facts.settings import LINEAR, SOFTMAX, TASK
+from mnemoscope.studies.library.facts import STUDY, built, phases, sweep, trained
+from mnemoscope.studies.library.facts.settings import LINEAR, SOFTMAX, TASK
 from mnemoscope.tasks import Facts
 from mnemoscope.theory.facts import counted, recall_model, write_facts
-from mnemoscope.train import fit
+from mnemoscope.training.loop import fit
+from mnemoscope.training.metrics import watch_of
+from mnemoscope.training.spec import SGD, Spec
 
 
 def test_sequences_hold_one_subject_one_relation_noise_and_the_end():
@@ -169,7 +170,7 @@ def test_the_linear_model_is_the_formula():
     expected = v.T @ sum(a[40, t] * np.eye(41)[t] for t in tokens)
     for logits in (
         Transformer(LINEAR, params)(jnp.array(tokens))[-1],
-        bag.last_logits(LINEAR, params, jnp.array(tokens[None]), 40)[0],
+        token_counts.last_logits(LINEAR, params, jnp.array(tokens[None]), 40)[0],
     ):
         np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
 
@@ -338,7 +339,7 @@ def test_the_sweeps_model_is_the_one_written_out():
     plain |= {"E": drawn["embed.W_E"], "U": drawn["unembed.W_U"].T, "O": drawn["blocks.0.attn.W_O"].reshape(3 * 8, 32)}
     answer = world_of(task, 2).answer
     tokens, told = jax.jit(facts_plain.sample, static_argnums=2)(jax.random.key(3), answer, 50)
-    found = jax.jit(lambda tokens: bag.last_logits(shape.model(), drawn, tokens, task.asks_from))(tokens)
+    found = jax.jit(lambda tokens: token_counts.last_logits(shape.model(), drawn, tokens, task.asks_from))(tokens)
     np.testing.assert_allclose(jax.jit(facts_plain.logits)(plain, tokens), found, atol=2e-5)
     row = np.asarray(tokens[0])
     assert told[0] == answer[row[row < 6][0], row[(row >= 6) & (row < 12)][0] - 6]

@@ -19,15 +19,15 @@ from safetensors.numpy import save
 
 import mnemoscope
 from mnemoscope import cli
-from mnemoscope.config import UserError
-from mnemoscope.engine import obtain
-from mnemoscope.language import Tokenizer, read_model
-from mnemoscope.model import ModelConfig
-from mnemoscope.report.ledger import markdown
-from mnemoscope.spec import Spec
+from mnemoscope.core.errors import UserError
+from mnemoscope.execution.local import obtain
+from mnemoscope.models import ModelConfig
+from mnemoscope.models.language import Tokenizer, read_model
+from mnemoscope.report.tables import markdown
 from mnemoscope.store import Damage, Store, _seal, _sha
 from mnemoscope.studies.claims import Curve, Entry, Ledger, Map
 from mnemoscope.tasks import Corpus, Cycle
+from mnemoscope.training.spec import Spec
 
 HOME = Path(mnemoscope.__file__).parent
 FEW = {
@@ -252,12 +252,12 @@ def test_runs_of_which_the_spec_cannot_be_read_are_listed_all_the_same(stored, t
 
 
 def test_compiled_programs_do_not_come_with_a_store(stored, monkeypatch):
-    from mnemoscope.engine import compiled
+    from mnemoscope.execution.local import compiled
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(stored.folder.parent / "cache"))
     assert compiled() == stored.folder.parent / "cache" / "mnemoscope" / "compiled"
     asked = []
-    monkeypatch.setattr("mnemoscope.engine.use_all_devices", lambda cache=None: asked.append(cache))
+    monkeypatch.setattr("mnemoscope.execution.local.use_all_devices", lambda cache=None: asked.append(cache))
     with pytest.raises(UserError):
         cli.explore((SPEC.digest(),), seeds="99", store=stored.folder)
     assert asked == [compiled()]

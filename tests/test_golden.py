@@ -11,9 +11,9 @@ import numpy as np
 import optax
 import pytest
 
-from mnemoscope.spec import Adam
 from mnemoscope.tasks import Permutation
-from mnemoscope.train import fit
+from mnemoscope.training.loop import fit
+from mnemoscope.training.spec import Adam
 
 # the bits of a sum differ between makes of CPU: AVX2 and SSE4.2 move these losses by up to 1.4e-6
 TOLERANCE = 1e-5

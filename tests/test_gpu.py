@@ -21,14 +21,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope import audit, engine
-from mnemoscope.config import Notice
-from mnemoscope.loss import batch_loss
-from mnemoscope.model import ModelConfig, kernel, parameter_shapes
-from mnemoscope.spec import Adam, Spec
+from mnemoscope.core.errors import Notice
+from mnemoscope.execution import local, retrain
+from mnemoscope.models import ModelConfig, parameter_shapes
+from mnemoscope.models.rewrites import gpu_kernel
 from mnemoscope.store import Store
 from mnemoscope.tasks import Example, Permutation
-from mnemoscope.train import fit
+from mnemoscope.training.loop import fit
+from mnemoscope.training.loss import batch_loss
+from mnemoscope.training.spec import Adam, Spec
 
 NO_GPU = (
     None if jax.default_backend() == "gpu" else f"no GPU here (JAX has {jax.default_backend()}): nothing was tested"
@@ -60,9 +61,9 @@ def test_the_kernel_has_the_loss_and_gradient_of_the_plain_pass():
             name: jnp.asarray(float(name.endswith(".w")) + 0.3 * rng.normal(size=size), jnp.float32)
             for name, size in parameter_shapes(config, D_VOCAB, N_CTX).items()
         }
-        tokens, targets = jnp.asarray(rng.integers(0, D_VOCAB, (2, 2 * kernel.CHUNK, N_CTX)))
+        tokens, targets = jnp.asarray(rng.integers(0, D_VOCAB, (2, 2 * gpu_kernel.CHUNK, N_CTX)))
         batch = Example(tokens, targets, jnp.ones(tokens.shape))
-        assert kernel.applies(D_VOCAB * N_CTX, len(tokens))
+        assert gpu_kernel.applies(D_VOCAB * N_CTX, len(tokens))
 
         def route(p, plain, config=config, batch=batch):
             with jax.default_matmul_precision("highest"):
@@ -122,9 +123,9 @@ def test_a_stored_seed_is_trained_again_and_compared():
     spec = Spec(task=Permutation(), model=ModelConfig(d_model=16, n_heads=2, d_mlp=32), steps=200, batch=128)
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
-        run = engine.obtain(store, spec, range(64))
+        run = local.obtain(store, spec, range(64))
         (row,) = store.rows()
-        found = audit.retrain_seed(store, row, 17)
+        found = retrain.retrain_seed(store, row, 17)
         FIGURES.update({"origin": str(run.origins[0]), "again": found.words})
         assert run.origins[0].device == jax.devices()[0].device_kind
         assert found.same
@@ -142,7 +143,7 @@ def test_a_block_that_does_not_fit_is_cut():
         warnings.simplefilter("always")
         store = Store(Path(folder))
         with suppress(InterruptedError):
-            engine.obtain(store, spec, range(seeds), progress=_stop_after_a_step)
+            local.obtain(store, spec, range(seeds), progress=_stop_after_a_step)
     cut = [
         str(each.message) for each in said if issubclass(each.category, Notice) and "do not fit" in str(each.message)
     ]
@@ -162,7 +163,7 @@ def main():
     if NO_GPU:
         print(NO_GPU)
         return 0
-    print(f"{engine.hardware()}, jax {jax.__version__}", flush=True)
+    print(f"{local.hardware()}, jax {jax.__version__}", flush=True)
     failed = 0
     for name, test in list(globals().items()):
         if name.startswith("test_"):

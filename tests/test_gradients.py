@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnemoscope.config import UserError
-from mnemoscope.model import Transformer, forward
+from mnemoscope.core.errors import UserError
+from mnemoscope.models import Transformer, forward
 from mnemoscope.probes.memories import first_keys, output_memory, second_keys
 from mnemoscope.tasks import Bigrams, Corpus
 from mnemoscope.theory.gradients import (

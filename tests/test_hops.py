@@ -13,21 +13,22 @@ import pytest
 from compiled import batch_of, early_logits, forward, init, world_of
 from planted import SEEDS, evidence_of, planted, silent
 
-from mnemoscope.config import UserError
+from mnemoscope.core.errors import UserError
 from mnemoscope.explorer import packed
-from mnemoscope.loss import batch_loss, loss_and_gradient
-from mnemoscope.model import ModelConfig, Transformer, bag, fast, knock_out_head, long
+from mnemoscope.models import ModelConfig, Transformer, knock_out_head
+from mnemoscope.models.rewrites import pair_tables, score_tables, token_counts
 from mnemoscope.probes.hops import by_level, read_after, silenced
 from mnemoscope.probes.walk import walk
-from mnemoscope.probes.watch import hops, watch_of
 from mnemoscope.report.site import piece_of
-from mnemoscope.spec import Adam, Spec
 from mnemoscope.studies.claims import NotSettledError
-from mnemoscope.studies.hops import STUDY, built, order, trained
-from mnemoscope.studies.hops.settings import curriculum, only
+from mnemoscope.studies.library.hops import STUDY, built, order, trained
+from mnemoscope.studies.library.hops.settings import curriculum, only
 from mnemoscope.tasks import Hops, HopWorld, Permutation
 from mnemoscope.theory.hops import hop_model, write_hops
-from mnemoscope.train import draw, fit
+from mnemoscope.training.loop import draw, fit
+from mnemoscope.training.loss import batch_loss, loss_and_gradient
+from mnemoscope.training.metrics import hops, watch_of
+from mnemoscope.training.spec import Adam, Spec
 
 
 def followed(hidden, context, a, b, hops):
@@ -133,7 +134,7 @@ def test_without_a_mask_every_position_sees_every_other():
     def seen(config):
         """How much the first position's answer depends on what stands at each."""
         rows = forward(config, params, tokens)[1]["hook_embed"]
-        from mnemoscope.model import replace
+        from mnemoscope.models import replace
 
         def first(rows):
             return forward(config, params, tokens, [replace("hook_embed", rows)])[0][0].sum()
@@ -162,7 +163,9 @@ def test_the_loss_reads_each_sequence_after_its_layer(causal):
     task = Hops(n=3, k=4)
     _, batch = drawn(task, n=12)
     config = ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, bias=False, causal=causal)
-    assert (fast.applies(config, 3, 12) and long.applies(config)) == causal, "a causal one would have a faster way"
+    assert (pair_tables.applies(config, 3, 12) and score_tables.applies(config)) == causal, (
+        "a causal one would have a faster way"
+    )
     params = init(config, 3, 12, key=jax.random.key(0))
     assert batch.layer is not None
     each = []
@@ -211,9 +214,9 @@ def test_what_is_written_for_plain_transformers_says_no():
     task = Hops(n=3, k=2)
     model = ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False)
     assert model.unusual == ("causal=False",)
-    assert not fast.applies(model, 3, 6)
-    assert not long.applies(model)
-    assert not bag.applies(model, task.asks_from)
+    assert not pair_tables.applies(model, 3, 6)
+    assert not score_tables.applies(model)
+    assert not token_counts.applies(model, task.asks_from)
     run = fit(Spec(task=task, model=model, steps=2, batch=2), range(1))
     with pytest.raises(UserError, match="a plain transformer's attention; this model has causal=False"):
         walk(run.model(0), [0, 1, 2], task.token_names)

@@ -5,6 +5,8 @@ Each of these was possible in 0.1, without a warning.
 
 import json
 import shutil
+import subprocess
+import sys
 import warnings
 from functools import partial, wraps
 from typing import ClassVar
@@ -15,19 +17,22 @@ import numpy as np
 import pytest
 from test_studies import Watch
 
-from mnemoscope import audit, cli, cluster, engine, fingerprint, loss, train
-from mnemoscope.config import Notice, UserError
-from mnemoscope.engine import obtain, select
-from mnemoscope.fingerprint import TrainedBy, code_of, trained_by
-from mnemoscope.model import ModelConfig
-from mnemoscope.spec import Adam, Spec
+from mnemoscope import cli
+from mnemoscope.core import fingerprint
+from mnemoscope.core.errors import Notice, UserError
+from mnemoscope.core.fingerprint import TrainedBy, code_of, trained_by
+from mnemoscope.execution import cluster, local, retrain
+from mnemoscope.execution.local import obtain, select
+from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import Claim, Outcome, Setting, Study, Test
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.runner import finding_key, judging_fingerprint, run_study
 from mnemoscope.tasks import Permutation
 from mnemoscope.tasks.permutation import Split
-from mnemoscope.train import Run, fit
+from mnemoscope.training import loop, loss
+from mnemoscope.training.loop import Run, fit
+from mnemoscope.training.spec import Adam, Spec
 
 SPEC = Spec(
     task=Permutation(n_symbols=3),
@@ -106,7 +111,7 @@ def test_another_loss_counts_in_every_pass_and_is_another_program(name, monkeypa
     usual = obtain(store, spec, [0])
     monkeypatch.setattr(loss, "cross_entropy", doubled)
     origin = trained_by()
-    assert [where for where, _ in origin.replaced] == ["mnemoscope.loss.cross_entropy"]
+    assert [where for where, _ in origin.replaced] == ["mnemoscope.training.loss.cross_entropy"]
     run = fit(spec, [0])
     assert run.losses[0, 0] == pytest.approx(2 * usual.losses[0, 0], rel=1e-5)
     assert run.origins == (origin,)
@@ -123,13 +128,13 @@ def test_a_changed_constant_or_method_is_another_program(monkeypatch):
     monkeypatch.setattr(loss, "CHUNK", 64)
     monkeypatch.setattr(Permutation, "sample", Reversed.sample)
     names = [where for where, _ in trained_by().replaced]
-    assert names == ["mnemoscope.loss.CHUNK", "mnemoscope.tasks.permutation.Permutation.sample"]
+    assert names == ["mnemoscope.tasks.permutation.Permutation.sample", "mnemoscope.training.loss.CHUNK"]
     monkeypatch.undo()
     assert trained_by() == usual
 
 
 def test_source_is_compared_by_what_it_does(tmp_path, monkeypatch):
-    monkeypatch.setattr(fingerprint, "HOME", tmp_path)
+    monkeypatch.setattr(fingerprint, "PACKAGE", tmp_path)
 
     def of(text):
         (tmp_path / "x.py").write_text(text)
@@ -143,21 +148,16 @@ def test_source_is_compared_by_what_it_does(tmp_path, monkeypatch):
 
 
 def test_what_trains_is_all_in_the_fingerprint():
-    """Every module that `train` and the probes read while it trains load from the package, but for words and files."""
-    loaded = {
-        "arrays",
-        "config",
-        "fingerprint",
-        "html",
-        "sinks",
-    }  # types, errors, this, and what shows or sends numbers
-    covered = {part.split("/")[0].removesuffix(".py") for part in fingerprint.TRAINING}
-    import subprocess
-    import sys
-
-    script = "import sys, mnemoscope.probes.watch; print(*[m for m in sys.modules if m.startswith('mnemoscope.')])"
+    """Every module that training and its metrics load from the package, but for words and files."""
+    # types, errors, this, and what shows or sends numbers
+    harmless = ("axes", "config", "errors", "fingerprint", "notebook", "sinks")
+    script = "import sys, mnemoscope.training.metrics; print(*[m for m in sys.modules if m.startswith('mnemoscope.')])"
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert {name.split(".")[1] for name in out.split()} - covered == loaded
+    files = {fingerprint.PACKAGE.joinpath(*name.split(".")[1:]) for name in out.split()}
+    modules = {file.with_suffix(".py") for file in files if file.with_suffix(".py").is_file()}
+    covered = [fingerprint.PACKAGE / part for part in fingerprint.TRAINING]
+    left = {file.stem for file in modules if not any(file.is_relative_to(part) for part in covered)}
+    assert left == set(harmless)
 
 
 ENVIRONMENTS = {
@@ -171,8 +171,8 @@ CHILD = """
 import json, sys
 sys.path.insert(0, {tests!r})
 import goldens
-from mnemoscope.fingerprint import trained_by
-from mnemoscope.train import fit, world_hashes
+from mnemoscope.core.fingerprint import trained_by
+from mnemoscope.training.loop import fit, world_hashes
 from mnemoscope.tasks import Permutation
 name = "permutation, pair tables"
 run = fit(goldens.CASES[name], goldens.SEEDS)
@@ -200,7 +200,7 @@ def test_the_users_environment_changes_no_number():
     losses, worlds, origin = child(**ENVIRONMENTS)
     frozen = goldens.read("losses.json")["permutation, pair tables"]
     np.testing.assert_allclose(losses, frozen, atol=1e-5, rtol=0)
-    assert worlds == train.world_hashes(Permutation(), [0, 1]).tolist()
+    assert worlds == loop.world_hashes(Permutation(), [0, 1]).tolist()
     assert origin == trained_by()
     assert (origin.prng, origin.x64, origin.seed_offset) == ("threefry2x32", False, 0)
 
@@ -227,7 +227,7 @@ def other_program(monkeypatch, **changes):
     """From now on another program trains here."""
     real = trained_by()
     other = real.model_copy(update={"source": "another", **changes})
-    for module in (train, engine, cluster, audit, fingerprint):
+    for module in (loop, local, cluster, retrain, fingerprint):
         if hasattr(module, "trained_by"):
             monkeypatch.setattr(module, "trained_by", lambda: other)
     for name in ("evidence", "runner"):
@@ -258,7 +258,7 @@ def test_a_checkpoint_of_another_program_is_not_resumed(store, monkeypatch):
         if done >= 2:
             raise CutOffError
 
-    monkeypatch.setattr(engine._Keeper, "due", lambda self: True)
+    monkeypatch.setattr(local._Keeper, "due", lambda self: True)
     with pytest.raises(CutOffError):
         obtain(store, SPEC, [0], progress=cut)
     assert len(list(store.folder.rglob("*.part"))) == 1
@@ -270,8 +270,8 @@ def test_a_checkpoint_of_another_program_is_not_resumed(store, monkeypatch):
 
 def test_a_deleted_run_leaves_no_checkpoint_to_go_on_from(store, monkeypatch):
     """The power goes between storing a block and dropping its checkpoint; then the run is deleted and trained anew."""
-    monkeypatch.setattr(engine._Keeper, "due", lambda self: True)
-    monkeypatch.setattr(engine._Keeper, "drop", lambda self: None)
+    monkeypatch.setattr(local._Keeper, "due", lambda self: True)
+    monkeypatch.setattr(local._Keeper, "drop", lambda self: None)
     obtain(store, SPEC, range(2))
     assert list(store.folder.rglob("*.part"))
     cli.runs(SPEC.digest(), delete=True, store=store.folder)
@@ -368,10 +368,10 @@ def test_a_world_that_is_drawn_otherwise_now_is_refused(store, monkeypatch):
 
 
 def test_each_seed_has_its_own_world_hash():
-    hashes = train.world_hashes(Permutation(), range(5))
+    hashes = loop.world_hashes(Permutation(), range(5))
     assert hashes.shape == (5, 32)
     assert len({row.tobytes() for row in hashes}) == 5
-    one = train.world_hashes(Permutation(split_seed=3), range(5))
+    one = loop.world_hashes(Permutation(split_seed=3), range(5))
     assert len({row.tobytes() for row in one}) == 1
 
 
@@ -471,7 +471,7 @@ def test_what_a_function_does_is_told_by_all_that_it_reaches(monkeypatch):
 
 
 def test_editing_one_study_judges_only_that_one_anew(store, monkeypatch):
-    from mnemoscope.studies import STUDIES
+    from mnemoscope.studies.discover import STUDIES
 
     hashes = {name: judging_fingerprint(study) for name, study in STUDIES.items()}
     assert len(set(hashes.values())) == len(STUDIES), "each rests on its own folder"
@@ -482,10 +482,10 @@ def test_editing_one_study_judges_only_that_one_anew(store, monkeypatch):
         monkeypatch.setattr(fingerprint, "_file_digest", lambda f: read(f) + (b"x" if f.match(edited) else b""))
         return [name for name, study in STUDIES.items() if judging_fingerprint(study) != hashes[name]]
 
-    changed = changed_by("studies/walk/judges.py")
-    all_changed = changed_by("mnemoscope/cpu.py")
+    changed = changed_by("library/walk/judges.py")
+    all_changed = changed_by("core/xla.py")
     assert changed == ["walk"]
-    assert all_changed == list(STUDIES), "training rests on cpu.py"
+    assert all_changed == list(STUDIES), "training rests on core/xla.py"
 
 
 def test_a_finding_rests_on_the_program_that_trained(store, monkeypatch):
@@ -530,7 +530,7 @@ def test_what_another_device_trained_is_compared_to_a_tolerance(store):
     for off, same in ((1e-6, True), (1e-4, False)):
         moved = {name: x + off for name, x in run.snapshots.items()}
         store.save(Run(**{**vars(run), "snapshots": moved, "origins": (elsewhere,)}), 1.0, "m")
-        found = audit.retrain_seed(store, store.rows()[0], 0)
+        found = retrain.retrain_seed(store, store.rows()[0], 0)
         assert found.same is same
         assert "another kind of device" in found.words
 
@@ -590,7 +590,7 @@ def test_runs_of_0_1_are_shown_explored_walked_and_exported(old_store, tmp_path,
     cli.explore((spec.digest(),), out=tmp_path / "page.html", open_=False, store=old_store.folder)
     assert (tmp_path / "page.html").stat().st_size > 10_000
     cli.walk(run=spec.digest(), store=old_store.folder)
-    from mnemoscope.exchange.commands import export
+    from mnemoscope.cli.exchange import export
 
     export(spec.digest(), tmp_path / "run.npz", to="numpy", store=old_store.folder)
     assert (tmp_path / "run.npz").exists()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from compiled import batch_of, forward, init
 
-from mnemoscope.config import UserError
-from mnemoscope.model import ModelConfig, Transformer
+from mnemoscope.core.errors import UserError
+from mnemoscope.models import ModelConfig, Transformer
 from mnemoscope.probes.memories import bigram_memory, first_keys, head_scores, output_memory, second_keys
 from mnemoscope.tasks import Bigrams, tiny_shakespeare
 from mnemoscope.theory.induction import TRAINED, induction_weights, outer_sum, simplified_model

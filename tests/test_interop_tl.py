@@ -19,7 +19,7 @@ with warnings.catch_warnings():
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from mnemoscope.exchange import read_transformer_lens, write_transformer_lens  # noqa: E402
-from mnemoscope.model import ModelConfig, Transformer, parameter_shapes  # noqa: E402
+from mnemoscope.models import ModelConfig, Transformer, parameter_shapes  # noqa: E402
 
 # it says that version 4 will take it away, which is why the extra asks for less than 4
 pytestmark = [

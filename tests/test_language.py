@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from mnemoscope.config import UserError
-from mnemoscope.language import (
+from mnemoscope.core.errors import UserError
+from mnemoscope.models import knock_out_head, knock_out_mlp, patch, replace
+from mnemoscope.models.language import (
     LanguageConfig,
     LanguageModel,
     Tokenizer,
@@ -19,9 +20,8 @@ from mnemoscope.language import (
     read_model,
     read_tokenizer,
 )
-from mnemoscope.language.read import _halves
-from mnemoscope.language.tokens import byte_characters
-from mnemoscope.model import knock_out_head, knock_out_mlp, patch, replace
+from mnemoscope.models.language.read import _halves
+from mnemoscope.models.language.tokens import byte_characters
 
 has_gguf = pytest.mark.skipif(
     find_spec("gguf") is None, reason="gguf is not installed: no GGUF file was written or read"
@@ -495,7 +495,7 @@ def test_where_the_weights_are(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"MNEMOSCOPE_LANGUAGE_MODEL names .* no such file"):
         find_weights()
     monkeypatch.delenv("MNEMOSCOPE_LANGUAGE_MODEL")
-    monkeypatch.setattr("mnemoscope.language.find.find_spec", lambda name: None)
+    monkeypatch.setattr("mnemoscope.models.language.find.find_spec", lambda name: None)
     assert find_weights() is None
 
 

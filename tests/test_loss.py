@@ -10,10 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tries import tries
 
-from mnemoscope import loss
-from mnemoscope.model import ModelConfig, forward, long, parameter_shapes
+from mnemoscope.models import ModelConfig, forward, parameter_shapes
+from mnemoscope.models.rewrites import score_tables
 from mnemoscope.tasks import Bigrams, Example
 from mnemoscope.theory.induction import simplified_model
+from mnemoscope.training import loss
 
 D_VOCAB, LENGTH, BATCH = 7, 16, 6
 
@@ -70,7 +71,7 @@ ONE = {"d_model": 3, "n_layers": 1, "d_mlp": 0, "bias": False, "act": "linear", 
 @given(shapes, st.integers(0, 99), st.floats(0, 1), st.booleans(), st.booleans())
 def test_chunks_have_the_same_loss_and_gradient(shape, seed, share, few, freeze):
     config = ModelConfig(n_heads=1, **shape)
-    assert long.applies(config)
+    assert score_tables.applies(config)
     params, example = drawn(config, seed, share)
     still = {"pos_embed.W_pos", "blocks.0.attn.W_V"} if freeze else set()
     quick, exact = both(config, params, example, still, few, np.float64)
@@ -131,7 +132,7 @@ def test_any_rows_may_be_read():
     params, (tokens, _, _) = drawn(config, 3, 1)
     params = {name: jnp.asarray(value, float) for name, value in params.items()}
     rows = np.random.default_rng(0).integers(0, LENGTH, (BATCH, 4))
-    found = jax.jit(partial(long.read_logits, config))(params, jnp.array(tokens), jnp.array(rows))
+    found = jax.jit(partial(score_tables.read_logits, config))(params, jnp.array(tokens), jnp.array(rows))
     plain = jax.jit(lambda row: forward(config, params, row)[0])
     for b in range(BATCH):
         np.testing.assert_allclose(found[b], np.asarray(plain(jnp.array(tokens[b])))[rows[b]], rtol=2e-4, atol=2e-5)

@@ -7,12 +7,12 @@ import pytest
 from planted import evidence_of
 
 from mnemoscope import cli
-from mnemoscope.config import UserError
+from mnemoscope.core.errors import UserError
 from mnemoscope.report.figures import claim_figures
 from mnemoscope.studies.about import panels
 from mnemoscope.studies.claims import SCALES
-from mnemoscope.studies.memories import STUDY, taught, written
-from mnemoscope.studies.memories.written import for_draws
+from mnemoscope.studies.library.memories import STUDY, taught, written
+from mnemoscope.studies.library.memories.written import for_draws
 from mnemoscope.theory.memory import error_mass, recalled, store, zipf
 from mnemoscope.theory.one_step import cross_entropy
 

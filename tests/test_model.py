@@ -10,27 +10,24 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tries import tries
 
-from mnemoscope.config import UserError
-from mnemoscope.loss import batch_loss
-from mnemoscope.model import (
+from mnemoscope.core.errors import UserError
+from mnemoscope.models import (
     Edit,
     ModelConfig,
     Transformer,
-    bag,
-    fast,
     force_pattern,
     forward,
     init,
-    kernel,
     knock_out_head,
     knock_out_mlp,
-    long,
     parameter_shapes,
     patch,
     replace,
     site_axes,
-)  # fmt: skip
+)
+from mnemoscope.models.rewrites import gpu_kernel, pair_tables, score_tables, token_counts
 from mnemoscope.tasks import Example
+from mnemoscope.training.loss import batch_loss
 
 D_VOCAB, N_CTX = 6, 9
 PROMPT = [2, 4, 5, 3, 4, 5, 3, 2, 2]
@@ -128,8 +125,8 @@ def test_other_kinds_of_attention_equal_plain_numpy(shape, other, n_answers, tok
     assert set(trace) == set(site_axes(config))
     if any(value != ModelConfig.model_fields[name].default for name, value in other.items()):
         assert config.unusual
-        assert not fast.applies(config, 2, 2)
-        assert not long.applies(config)
+        assert not pair_tables.applies(config, 2, 2)
+        assert not score_tables.applies(config)
 
 
 @tries(8)
@@ -137,8 +134,8 @@ def test_other_kinds_of_attention_equal_plain_numpy(shape, other, n_answers, tok
 def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
     """Asked at the end of every sequence by the same token, in float64."""
     config = config_of(shape | other | {"n_layers": 1, "norm": "none", "positions": False, "mlp_on": None})
-    assert bag.applies(config, 2)
-    assert not bag.applies(config, None)
+    assert token_counts.applies(config, 2)
+    assert not token_counts.applies(config, None)
     rng = np.random.default_rng(seed)
     tokens = rng.integers(0, D_VOCAB, (5, N_CTX))
     tokens[:, -1] = 2
@@ -357,7 +354,7 @@ def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, free
     rounding the parameters to float32 once more would do to the float64 value.
     """
     config, read = config_of(shape), tuple(sorted(read))
-    assert fast.applies(config, D_VOCAB, N_CTX)
+    assert pair_tables.applies(config, D_VOCAB, N_CTX)
     rng = np.random.default_rng(seed)
     drawn = (*rng.integers(0, D_VOCAB, (2, batch, N_CTX)), rng.uniform(0.5, 1, (batch, N_CTX)).astype(np.float32))
     still = {"embed.W_E", "blocks.0.attn.W_V"} if freeze else set()
@@ -388,9 +385,9 @@ def test_the_gpu_kernel_has_the_same_loss_and_gradient(shape, monkeypatch):
     d_model, n_heads, norm, n_layers = shape
     config = ModelConfig(d_model=d_model, n_heads=n_heads, norm=norm, n_layers=n_layers, d_mlp=8)
     rng, read, params, used = np.random.default_rng(0), (0, 3, 8), shaken(config), []
-    drawn = (*rng.integers(0, D_VOCAB, (2, 2 * kernel.CHUNK, N_CTX)), np.ones((2 * kernel.CHUNK, N_CTX)))
-    monkeypatch.setattr(kernel, "applies", lambda *_: used.append(True) or True)
-    monkeypatch.setattr(kernel, "table_attention", partial(kernel.table_attention, interpret=True))
+    drawn = (*rng.integers(0, D_VOCAB, (2, 2 * gpu_kernel.CHUNK, N_CTX)), np.ones((2 * gpu_kernel.CHUNK, N_CTX)))
+    monkeypatch.setattr(gpu_kernel, "applies", lambda *_: used.append(True) or True)
+    monkeypatch.setattr(gpu_kernel, "table_attention", partial(gpu_kernel.table_attention, interpret=True))
     (exact,) = loss_and_gradient(config, params, drawn, read, set(), (True,), np.float64)
     assert not used
     quick, plain = loss_and_gradient(config, params, drawn, read, set(), (False, True), np.float32)

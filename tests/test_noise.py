@@ -9,16 +9,16 @@ import pytest
 from compiled import init
 from planted import SEEDS, evidence_of, planted, silent
 
-from mnemoscope.config import UserError
-from mnemoscope.model import ModelConfig, Transformer
+from mnemoscope.core.errors import UserError
+from mnemoscope.models import ModelConfig, Transformer
 from mnemoscope.probes.distraction import distraction
 from mnemoscope.probes.truncation import keep_rank, truncated
-from mnemoscope.probes.watch import watch_of
 from mnemoscope.studies.claims import SCALES, NotSettledError
-from mnemoscope.studies.noise import STUDY, judges
+from mnemoscope.studies.library.noise import STUDY, judges
 from mnemoscope.tasks import Bigrams, Corpus
 from mnemoscope.theory.induction import induction_weights
 from mnemoscope.theory.noise import LENGTH, TRIGGERS, draw, margins_after, population_margins
+from mnemoscope.training.metrics import watch_of
 
 ABC = Corpus(name="abc", characters="abc", counts=((0, 1, 3), (0, 2, 1), (1, 0, 2), (1, 1, 1), (2, 0, 1), (2, 2, 2)))
 TASK = Bigrams(corpus=ABC, n_triggers=1, length=5, noise=0.25, noise_token=2)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import mnemoscope as ms
-from mnemoscope import html
-from mnemoscope.report import books
+from mnemoscope.core import notebook
+from mnemoscope.report import results
 
 TOUR = Path(__file__).parents[1] / "examples" / "tour.ipynb"
 
@@ -79,13 +79,13 @@ def test_the_tour_is_kept_without_outputs():
 
 
 def test_attention_is_drawn_as_dark_as_it_is():
-    drawn = html.attention(np.array([[[1.0, 0.0], [0.25, 0.75]]]))
+    drawn = notebook.attention(np.array([[[1.0, 0.0], [0.25, 0.75]]]))
     assert [x.split('"')[0] for x in drawn.split('fill-opacity="')[1:]] == ["1.000", "0.250", "0.750"]
 
 
 def test_what_comes_from_outside_is_no_markup():
     bad = '<script>alert("x")</script>'
-    book = books.ledger(books.published() / "nowhere", "hops", "full")
+    book = results.ledger(results.published() / "nowhere", "hops", "full")
     assert book is not None
     entry = book.claims[0].model_copy(
         update={"sentence": bad, "statement": bad, "criterion": bad, "source_figure": bad}

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from compiled import forward, init, world_of
 
-from mnemoscope.model import ModelConfig, Transformer, knock_out_head, knock_out_mlp
+from mnemoscope.models import ModelConfig, Transformer, knock_out_head, knock_out_mlp
 from mnemoscope.probes import skills
+from mnemoscope.probes.ablation import cases, forced_patterns, knock_outs, site_means
 from mnemoscope.probes.attention import mean_pattern, roles, unevenness
-from mnemoscope.probes.knockout import cases, forced_patterns, knock_outs, site_means
 from mnemoscope.tasks import Permutation
 from mnemoscope.tasks.permutation import permutations
 from mnemoscope.theory.elimination import eliminator_loss, guessing_loss, used_set_loss
@@ -147,7 +147,7 @@ def test_rows_of_outputs_cannot_matter_in_one_layer(model, split):
     forced = forced_patterns(TASK, model, split)
     assert forced["even"]["recall"].shape == (2,)
     prompt = jnp.array([1, 2, 2, 1, 3, 4, 4])
-    from mnemoscope.model import force_pattern
+    from mnemoscope.models import force_pattern
 
     pattern = jnp.eye(TASK.n_ctx)
     edit = [force_pattern(CONFIG, 0, head, pattern, jnp.arange(TASK.n_ctx) % 2 == 1) for head in (0, 1)]

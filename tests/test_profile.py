@@ -12,10 +12,11 @@ import pytest
 from rich.console import Console
 from test_train import SMALL
 
-from mnemoscope import cli, profile
-from mnemoscope.config import UserError
+from mnemoscope import cli
+from mnemoscope.core.errors import UserError
 from mnemoscope.report.profile import print_profile
-from mnemoscope.train import draw, joined, parted, release_steps, seed_keys, start, train_step
+from mnemoscope.training import profile
+from mnemoscope.training.loop import draw, joined, parted, release_steps, seed_keys, start, train_step
 
 STEP = jnp.array(5)
 
@@ -72,15 +73,15 @@ def test_a_known_spec_is_not_compiled_again_on_a_second_start(tmp_path):
     script = f"""
 import json, jax
 from pathlib import Path
-from mnemoscope.engine import use_all_devices
+from mnemoscope.execution.local import use_all_devices
 use_all_devices(Path({str(tmp_path)!r}))
 # from here on whatever it took to compile: how long that is depends on the machine
 within = jax.config.jax_persistent_cache_min_compile_time_secs
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 events = []
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
-from mnemoscope.spec import Spec
-from mnemoscope.train import programs
+from mnemoscope.training.spec import Spec
+from mnemoscope.training.loop import programs
 programs(Spec.model_validate_json({SMALL.canonical_json()!r}), 2)
 print(json.dumps([within] + [events.count("/jax/compilation_cache/cache_" + kind) for kind in ("hits", "misses")]))
 """

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mnemoscope import engine
-from mnemoscope.config import UserError
-from mnemoscope.engine import obtain
-from mnemoscope.model import ModelConfig
-from mnemoscope.spec import SGD, Adam, Spec
+from mnemoscope.core.errors import UserError
+from mnemoscope.execution import local
+from mnemoscope.execution.local import obtain
+from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store
 from mnemoscope.tasks import Hops, Permutation
-from mnemoscope.train import Run
+from mnemoscope.training.loop import Run
+from mnemoscope.training.spec import SGD, Adam, Spec
 
 SMALL = ModelConfig(d_model=8, n_heads=1, d_mlp=0)
 SPECS = {
@@ -56,8 +56,8 @@ def cut_at(step: int, seeds: int):
 @pytest.fixture
 def always_kept(monkeypatch):
     kept, real = [], Store.keep_part
-    monkeypatch.setattr(engine, "KEEP_SECONDS", 0)
-    monkeypatch.setattr(engine._Keeper, "due", lambda self: True)
+    monkeypatch.setattr(local, "KEEP_SECONDS", 0)
+    monkeypatch.setattr(local._Keeper, "due", lambda self: True)
     monkeypatch.setattr(Store, "keep_part", lambda self, name, *rest: kept.append(name) or real(self, name, *rest))
     return kept
 
@@ -87,7 +87,7 @@ def test_a_kept_block_that_cannot_be_trusted_is_trained_from_the_start(how, tmp_
     (path,) = tmp_path.rglob("*.part")
     data = bytearray(path.read_bytes())
     if how == "other versions":
-        monkeypatch.setattr(engine, "versions", lambda: {"jax": "another"})
+        monkeypatch.setattr(local, "versions", lambda: {"jax": "another"})
     else:
         data[len(data) // 2] ^= 1
         path.write_bytes(bytes(data) if how == "damaged" else bytes(data[:-9]))
@@ -101,16 +101,16 @@ def test_a_kept_block_that_cannot_be_trusted_is_trained_from_the_start(how, tmp_
 
 WORKER = """
 import json, sys
-from mnemoscope import engine
-from mnemoscope.engine import obtain
-from mnemoscope.model import ModelConfig
-from mnemoscope.spec import Spec
+from mnemoscope.execution import local
+from mnemoscope.execution.local import obtain
+from mnemoscope.models import ModelConfig
+from mnemoscope.training.spec import Spec
 from mnemoscope.store import Store
 from mnemoscope.tasks import Permutation
-from mnemoscope.train import fit
+from mnemoscope.training.loop import fit
 trained = []
-engine.fit = lambda spec, seeds, **rest: trained.extend((spec.steps, s) for s in seeds) or fit(spec, seeds, **rest)
-engine.BLOCK = 2
+local.fit = lambda spec, seeds, **rest: trained.extend((spec.steps, s) for s in seeds) or fit(spec, seeds, **rest)
+local.BLOCK = 2
 store = Store(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mnemoscope import seeds
-from mnemoscope.config import UserError
+from mnemoscope.core import seeds
+from mnemoscope.core.errors import UserError
 
 NUMBERS = np.arange(9.0)
 

@@ -7,13 +7,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from mnemoscope.config import Notice, UserError
-from mnemoscope.engine import obtain
-from mnemoscope.model import ModelConfig
-from mnemoscope.sinks import sink_of
-from mnemoscope.spec import SGD, Spec
+from mnemoscope.core.errors import Notice, UserError
+from mnemoscope.execution.local import obtain
+from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store
 from mnemoscope.tasks import Hops, Permutation
+from mnemoscope.training.sinks import sink_of
+from mnemoscope.training.spec import SGD, Spec
 
 SPEC = Spec(
     task=Hops(n=3, k=2), model=ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False), steps=20, batch=4,

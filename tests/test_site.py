@@ -11,15 +11,15 @@ from markupsafe import escape
 
 import mnemoscope
 from mnemoscope import cli
-from mnemoscope.config import UserError
-from mnemoscope.report import books
+from mnemoscope.core.errors import UserError
+from mnemoscope.report import results
 from mnemoscope.report.figures import claim_figures, seeds_figure, svg, write_figure
+from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure
 from mnemoscope.report.site import write_site
-from mnemoscope.report.training import curves_figure, grids_figure, maps_figure
 from mnemoscope.store import Store
-from mnemoscope.studies import STUDIES
 from mnemoscope.studies.about import Panel, about, panels
 from mnemoscope.studies.claims import Curve, Grid, Map, Pictures
+from mnemoscope.studies.discover import STUDIES
 
 HOME = Path(mnemoscope.__file__).parent
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -52,7 +52,7 @@ def pages(tmp_path_factory):
 def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
     assert set(pages) == {"index.html", *(f"{name}.html" for name in STUDIES)}
     for name, study in STUDIES.items():
-        book = books.ledger(books.published() / "nowhere", name, "full")
+        book = results.ledger(results.published() / "nowhere", name, "full")
         for test in study.tests:
             assert f'id="{test.claim.id}"' in pages[f"{name}.html"]
             assert f'id="{test.claim.id}"' in pages["index.html"]
@@ -90,7 +90,7 @@ def test_pages_load_nothing_from_elsewhere_and_link_to_what_is_there(pages):
 def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
     hostile = "<script>alert(1)</script>\"'&"
     store = Store(tmp_path / "store")
-    book = books.ledger(tmp_path, "remember", "full")
+    book = results.ledger(tmp_path, "remember", "full")
     entry = book.claims[0].model_copy(update={"sentence": hostile, "source_figure": hostile})
     forged = book.model_copy(update={"scale": "quick", "hardware": hostile, "claims": (entry,)})
     store.write_text("ledger/quick/remember.json", forged.model_dump_json())
@@ -103,7 +103,7 @@ def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_series_of_every_claim_has_a_panel(study):
-    drawn, found = panels(study), books.evidence(books.published() / "nowhere", study, "full")
+    drawn, found = panels(study), results.evidence(results.published() / "nowhere", study, "full")
     known = {test.claim.id for test in STUDIES[study].tests}
     assert set(drawn) <= known
     for claim, by_seed in found.items():
@@ -281,7 +281,7 @@ def test_a_grid_that_is_not_rectangular_is_refused():
 
 def test_every_curve_and_map_of_the_published_results_is_drawn(tmp_path):
     drawn = panels("birth")
-    for claim, found in books.pictures(tmp_path, "birth", "full").items():
+    for claim, found in results.pictures(tmp_path, "birth", "full").items():
         shown = {name for panel in drawn[claim] if panel.kind == "curves" for name in panel.chosen(tuple(found.curves))}
         assert shown == set(found.curves), claim
     cli.figure("B2", tmp_path / "b2.svg", store=tmp_path / "none")

@@ -7,15 +7,16 @@ import jax
 import numpy as np
 import pytest
 
-from mnemoscope import cli, engine
-from mnemoscope.config import UserError
-from mnemoscope.engine import obtain, select
-from mnemoscope.fingerprint import trained_by
-from mnemoscope.model import ModelConfig
-from mnemoscope.spec import Spec
+from mnemoscope import cli
+from mnemoscope.core.errors import UserError
+from mnemoscope.core.fingerprint import trained_by
+from mnemoscope.execution import local
+from mnemoscope.execution.local import obtain, select
+from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store
 from mnemoscope.tasks import Permutation
-from mnemoscope.train import fit
+from mnemoscope.training.loop import fit
+from mnemoscope.training.spec import Spec
 
 SPEC = Spec(
     task=Permutation(n_symbols=2), model=ModelConfig(d_model=4, n_heads=1, d_mlp=0), steps=4, batch=4, snapshots=3
@@ -25,9 +26,7 @@ SPEC = Spec(
 @pytest.fixture
 def count_fits(monkeypatch):
     calls = []
-    monkeypatch.setattr(
-        engine, "fit", lambda spec, seeds, **rest: calls.append(list(seeds)) or fit(spec, seeds, **rest)
-    )
+    monkeypatch.setattr(local, "fit", lambda spec, seeds, **rest: calls.append(list(seeds)) or fit(spec, seeds, **rest))
     return calls
 
 
@@ -67,7 +66,7 @@ def test_finished_work_is_never_repeated(store, count_fits):
 
 
 def test_blocks_are_cut_and_put_together_with_the_same_result(store, count_fits, monkeypatch):
-    monkeypatch.setattr(engine, "BLOCK", 2)
+    monkeypatch.setattr(local, "BLOCK", 2)
     run = obtain(store, SPEC, range(5))
     assert count_fits == [[0, 1], [2, 3], [4]]
     whole = fit(SPEC, range(5))
@@ -76,7 +75,7 @@ def test_blocks_are_cut_and_put_together_with_the_same_result(store, count_fits,
 
 
 def test_what_does_not_fit_the_memory_is_cut_with_the_same_result(store, monkeypatch):
-    tried, told, real = [], [], engine.fit
+    tried, told, real = [], [], local.fit
 
     def small_device(spec, seeds, **rest):
         tried.append(list(seeds))
@@ -84,7 +83,7 @@ def test_what_does_not_fit_the_memory_is_cut_with_the_same_result(store, monkeyp
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8 bytes.")
         return real(spec, seeds, **rest)
 
-    monkeypatch.setattr(engine, "fit", small_device)
+    monkeypatch.setattr(local, "fit", small_device)
     most = 2
     with pytest.warns(RuntimeWarning, match=r"[53] seeds at once do not fit the device's memory; going on"):
         run = obtain(store, SPEC, range(5), progress=lambda done, total: told.append((done, total)))
@@ -313,12 +312,12 @@ def test_a_repair_that_is_cut_off_forgets_nothing(filled, monkeypatch):
     obtain(kept, SPEC, range(2, 4))
     for row in kept.rows():
         (filled / row.file).write_bytes(b"x")
-    real = engine.fit
-    monkeypatch.setattr(engine, "fit", lambda *args, **more: (_ for _ in ()).throw(KeyboardInterrupt))
+    real = local.fit
+    monkeypatch.setattr(local, "fit", lambda *args, **more: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         cli.check(repair=True, store=filled)
     assert len(kept.check()) == len(kept.rows()) == 2, "what is not trained again yet is still known as damaged"
-    monkeypatch.setattr(engine, "fit", real)
+    monkeypatch.setattr(local, "fit", real)
     cli.check(repair=True, store=filled)
     assert kept.check() == []
     assert len(kept.rows()) == 2

@@ -8,16 +8,17 @@ import pytest
 from planted import evidence_of, planted
 from scipy import stats
 
-from mnemoscope.config import UserError
-from mnemoscope.model import ModelConfig
+from mnemoscope.core.errors import UserError
+from mnemoscope.models import ModelConfig
 from mnemoscope.probes.skills import both_skills
-from mnemoscope.spec import Adam, Spec
 from mnemoscope.store import Damage, Store
-from mnemoscope.studies import STUDIES, find_claim, find_study, runner
+from mnemoscope.studies import runner
 from mnemoscope.studies.claims import Claim, Ledger, Outcome, Setting, Study, Test
+from mnemoscope.studies.discover import STUDIES, find_claim, find_study
 from mnemoscope.studies.runner import read_ledger, run_study
 from mnemoscope.studies.statistics import mean_interval, share_interval, share_verdict
 from mnemoscope.tasks import Permutation
+from mnemoscope.training.spec import Adam, Spec
 
 SPEC = Spec(
     task=Permutation(n_symbols=3), model=ModelConfig(d_model=16, n_heads=1, d_mlp=32), optimiser=Adam(lr=0.01, schedule="cosine"),

@@ -6,15 +6,16 @@ import stat
 
 import pytest
 
-from mnemoscope import cli, sinks
+from mnemoscope import cli
 from mnemoscope import store as store_module
-from mnemoscope.config import UserError
-from mnemoscope.engine import obtain
-from mnemoscope.model import ModelConfig
-from mnemoscope.spec import Spec
+from mnemoscope.core.errors import UserError
+from mnemoscope.execution.local import obtain
+from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store
-from mnemoscope.studies import find_study, on_corpus, on_model
+from mnemoscope.studies.discover import find_study, on_corpus, on_model
 from mnemoscope.tasks import Permutation
+from mnemoscope.training import sinks
+from mnemoscope.training.spec import Spec
 
 SPEC = Spec(
     task=Permutation(n_symbols=2),
@@ -150,12 +151,12 @@ def test_a_file_that_is_gone_is_damaged_and_comes_back(store, capsys):
 
 @pytest.mark.parametrize("mask", [0o022, 0o027, 0o002])
 def test_files_may_be_read_by_whom_the_umask_lets(mask, tmp_path, monkeypatch):
-    from mnemoscope import engine
+    from mnemoscope.execution import local
 
     before = os.umask(mask)
     try:
-        monkeypatch.setattr(engine._Keeper, "due", lambda self: True)
-        monkeypatch.setattr(engine._Keeper, "drop", lambda self: None)
+        monkeypatch.setattr(local._Keeper, "due", lambda self: True)
+        monkeypatch.setattr(local._Keeper, "drop", lambda self: None)
         store = Store(tmp_path / "store")
         obtain(store, SPEC, range(2))
         store.write_text(LEDGER, "ours\n")

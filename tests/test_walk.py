@@ -13,21 +13,21 @@ from test_model import config_of, shapes
 from tries import tries
 
 from mnemoscope import cli
-from mnemoscope.config import UserError
-from mnemoscope.engine import obtain
-from mnemoscope.model import ModelConfig, Transformer, forward, parameter_shapes
+from mnemoscope.core.errors import UserError
+from mnemoscope.execution.local import obtain
+from mnemoscope.models import ModelConfig, Transformer, forward, parameter_shapes
 from mnemoscope.probes.walk import components, walk
 from mnemoscope.report.walk import cells, latex, markdown, page, text, write_pdf
 from mnemoscope.report.walk.cells import MOST, number
 from mnemoscope.report.walk.plane import cut, plane
-from mnemoscope.spec import Spec
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import SCALES
-from mnemoscope.studies.walk import judges, published
-from mnemoscope.studies.walk.chosen import tokens_of
-from mnemoscope.studies.walk.settings import ABC, MLP, POST, PRE
-from mnemoscope.studies.walk.settings import settings as walk_settings
+from mnemoscope.studies.library.walk import judges, published
+from mnemoscope.studies.library.walk.chosen import tokens_of
+from mnemoscope.studies.library.walk.settings import ABC, MLP, POST, PRE
+from mnemoscope.studies.library.walk.settings import settings as walk_settings
 from mnemoscope.tasks import Cycle, Permutation
+from mnemoscope.training.spec import Spec
 
 NAMES = ("A", "B", "C", "D")
 HEADING = re.compile(r"^   (\w+)(?: = (.+))? \((\d+) x (\d+)\)$")
@@ -57,7 +57,7 @@ def whole_passes():
     """A forward pass is one program here: operation by operation, each shape would be compiled a hundred times."""
     whole = jax.jit(forward, static_argnums=0)
     with pytest.MonkeyPatch.context() as quick:
-        quick.setattr("mnemoscope.model.transformer.forward", whole)
+        quick.setattr("mnemoscope.models.transformer.forward", whole)
         yield
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mnemoscope.config import UserError
+from mnemoscope.core.errors import UserError
 
 
 @contextmanager

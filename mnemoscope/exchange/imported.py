@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.arrays import Array, Float, Int, Params
-from mnemoscope.config import UserError
-from mnemoscope.loss import batch_loss
-from mnemoscope.model import Transformer, parameter_shapes
-from mnemoscope.numerics import fixed_numerics
-from mnemoscope.spec import Spec
+from mnemoscope.core.axes import Array, Float, Int, Params
+from mnemoscope.core.errors import UserError
+from mnemoscope.core.numerics import fixed_numerics
+from mnemoscope.models import Transformer, parameter_shapes
 from mnemoscope.store import RunRow, Store
-from mnemoscope.train import Run, draw, seed_keys
+from mnemoscope.training.loop import Run, draw, seed_keys
+from mnemoscope.training.loss import batch_loss
+from mnemoscope.training.spec import Spec
 
 BATCH = 256  # sequences of the task on which the loss is measured
 

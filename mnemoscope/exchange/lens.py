@@ -29,11 +29,11 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from mnemoscope.arrays import Float
-from mnemoscope.config import UserError
+from mnemoscope.core.axes import Float
+from mnemoscope.core.errors import UserError
 from mnemoscope.exchange.files import new_folder
-from mnemoscope.model import ModelConfig, Transformer, parameter_shapes
-from mnemoscope.model.forward import NORM_EPS
+from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
+from mnemoscope.models.forward import NORM_EPS
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 # what a HookedTransformerConfig may say without changing what is computed from tokens in evaluation, as patterns: where it runs,

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from mnemoscope.arrays import Shaped
-from mnemoscope.config import UserError
+from mnemoscope.core.axes import Shaped
+from mnemoscope.core.errors import UserError
 from mnemoscope.exchange.files import new_file, new_folder
 from mnemoscope.store import arrays_of
 from mnemoscope.studies.claims import Ledger
-from mnemoscope.train import Run
+from mnemoscope.training.loop import Run
 
 Column = Shaped[np.ndarray, "row"]
 Tables = dict[str, dict[str, Column]]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from mnemoscope.config import UserError
+from mnemoscope.core.errors import UserError
 from mnemoscope.explorer.pack import Piece, packed
 
 __all__ = ["Piece", "packed", "page"]

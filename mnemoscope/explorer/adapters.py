@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.arrays import Array
-from mnemoscope.model import Transformer
+from mnemoscope.core.axes import Array
+from mnemoscope.models import Transformer
 from mnemoscope.probes.skills import both_skills
 from mnemoscope.tasks import Cycle, Permutation, Split, Task
 

@@ -1,4 +1,4 @@
-// The forward pass of mnemoscope/model/forward.py for one sequence, in plain arrays of doubles.
+// The forward pass of mnemoscope/models/forward.py for one sequence, in plain arrays of doubles.
 //
 // A matrix is an array of rows. `model` is {config, params}: params[name] = {shape, data} with data in row-major order.
 // Edits silence or force parts:  {heads: {"layer.head": rows}, mlps: {layer: rows}, patterns: {"layer.head": {row: weights}}}.

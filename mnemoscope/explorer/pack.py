@@ -17,17 +17,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.arrays import Array
-from mnemoscope.config import UserError
+from mnemoscope.core.axes import Array
+from mnemoscope.core.errors import UserError
+from mnemoscope.core.fingerprint import described, source_fingerprint
+from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.explorer.adapters import adapter
-from mnemoscope.fingerprint import described, source_fingerprint
-from mnemoscope.model import Transformer, parameter_shapes
-from mnemoscope.numerics import fixed_numerics
-from mnemoscope.probes.knockout import cases, edits
+from mnemoscope.models import Transformer, parameter_shapes
+from mnemoscope.probes.ablation import cases, edits
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.store import Store
 from mnemoscope.studies.runner import SHARED
-from mnemoscope.train import Run
+from mnemoscope.training.loop import Run
 
 MOST_TOKENS = 128  # the page draws one button and one bar for each token
 MOST_ENDS = 1_000_000  # numbers in the weights of seeds that are there at their end alone

@@ -7,8 +7,8 @@ change any answer that is scored; they are reported because sources describe the
 import jax
 import jax.numpy as jnp
 
-from mnemoscope.arrays import Array, Float, Int
-from mnemoscope.model import Transformer
+from mnemoscope.core.axes import Array, Float, Int
+from mnemoscope.models import Transformer
 from mnemoscope.tasks import Permutation
 
 

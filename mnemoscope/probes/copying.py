@@ -9,7 +9,7 @@ A head that copies what came next last time has a prefix-matching score near 1; 
 import jax
 import jax.numpy as jnp
 
-from mnemoscope.arrays import Array, Float, Logits, Tokens
+from mnemoscope.core.axes import Array, Float, Logits, Tokens
 
 
 def previous_score(pattern: Float[Array, "head pos key_pos"]) -> Float[Array, "head"]:

@@ -13,8 +13,8 @@ Positions at which the right answer is the noise token itself are left out.
 import jax
 import jax.numpy as jnp
 
-from mnemoscope.arrays import Array, Float
-from mnemoscope.model import Transformer
+from mnemoscope.core.axes import Array, Float
+from mnemoscope.models import Transformer
 from mnemoscope.tasks import Bigrams
 
 KEY = 2**31 - 3

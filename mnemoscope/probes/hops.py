@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import jax
 import jax.numpy as jnp
 
-from mnemoscope.arrays import Array, Float
-from mnemoscope.model import Edit, Transformer, early_logits, knock_out_head
+from mnemoscope.core.axes import Array, Float
+from mnemoscope.models import Edit, Transformer, early_logits, knock_out_head
 from mnemoscope.tasks import Hops, HopWorld
 
 SAMPLE, SAMPLE_KEY = 64, 2**31 - 1

@@ -6,7 +6,7 @@ at the end of the curve).
 
 import numpy as np
 
-from mnemoscope.arrays import Float, Int
+from mnemoscope.core.axes import Float, Int
 
 STAYS = 3
 

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.arrays import Array, Float, Int
-from mnemoscope.config import UserError
-from mnemoscope.model import Transformer
-from mnemoscope.model.forward import ACTS
+from mnemoscope.core.axes import Array, Float, Int
+from mnemoscope.core.errors import UserError
+from mnemoscope.models import Transformer
+from mnemoscope.models.forward import ACTS
 
 
 def _parts(model: Transformer) -> dict[str, Array]:

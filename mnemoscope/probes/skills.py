@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mnemoscope.arrays import Array, Float, Int
-from mnemoscope.model import Edit, Transformer
-from mnemoscope.seeds import on_devices
+from mnemoscope.core.axes import Array, Float, Int
+from mnemoscope.core.seeds import on_devices
+from mnemoscope.models import Edit, Transformer
 from mnemoscope.tasks import Permutation, Split
 
 SEEDS_AT_ONCE = 16  # on an accelerator: every sequence of a seed at once is already much work

@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.arrays import Array, Float, Int
-from mnemoscope.config import UserError, unknown
-from mnemoscope.model import Transformer
+from mnemoscope.core.axes import Array, Float, Int
+from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.models import Transformer
 
 
 def keep_rank(

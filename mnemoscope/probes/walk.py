@@ -20,10 +20,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.arrays import Array, Float, Int
-from mnemoscope.config import UserError
-from mnemoscope.model import Transformer
-from mnemoscope.model.forward import NORM_EPS
+from mnemoscope.core.axes import Array, Float, Int
+from mnemoscope.core.errors import UserError
+from mnemoscope.models import Transformer
+from mnemoscope.models.forward import NORM_EPS
 
 Rows = Float[np.ndarray, "row column"]
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mnemoscope.report.ledger import VERDICT_STYLE
+from mnemoscope.report.tables import VERDICT_STYLE
 from mnemoscope.studies.claims import Entry, Ledger
 
 CLOSE = 1e-2  # two outcomes of a seed are the same when they differ by less, absolutely or relatively

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from mnemoscope.config import UserError
-from mnemoscope.report.files import writing
-from mnemoscope.report.training import curves_figure, grids_figure, maps_figure, panels_of
+from mnemoscope.core.errors import UserError
+from mnemoscope.report.output import writing
+from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure, panels_of
 from mnemoscope.studies.about import Panel
 from mnemoscope.studies.claims import Pictures
-from mnemoscope.studies.walk import published
+from mnemoscope.studies.library.walk import published
 
 INK, SEED, SOURCE = "#1c1e21", "#0072b2", "#d55e00"
 FORMATS = ("svg", "pdf", "png")

@@ -3,8 +3,8 @@
 from rich.console import Console
 from rich.table import Table
 
-from mnemoscope.engine import hardware
-from mnemoscope.profile import Profile
+from mnemoscope.execution.local import hardware
+from mnemoscope.training.profile import Profile
 
 BAR = 24  # characters of a full bar
 

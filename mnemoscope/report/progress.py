@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 
-from mnemoscope.cluster import Tally
-from mnemoscope.report.ledger import VERDICT_STYLE
+from mnemoscope.execution.cluster import Tally
+from mnemoscope.report.tables import VERDICT_STYLE
 from mnemoscope.studies.claims import Finding, Setting
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mnemoscope.config import Strict
+from mnemoscope.core.config import Strict
 
 
 class Panel(Strict):
@@ -42,7 +42,9 @@ class About(Strict):
 
 
 def _read(study: str, file: str) -> dict[str, Any]:
-    return tomllib.loads(resources.files(f"mnemoscope.studies.{study}").joinpath(file).read_text(encoding="utf-8"))
+    return tomllib.loads(
+        resources.files(f"mnemoscope.studies.library.{study}").joinpath(file).read_text(encoding="utf-8")
+    )
 
 
 def about(study: str) -> About:

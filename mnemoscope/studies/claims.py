@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from mnemoscope import html
-from mnemoscope.arrays import Float
-from mnemoscope.config import Strict, UserError, unknown
-from mnemoscope.spec import Spec
+from mnemoscope.core import notebook
+from mnemoscope.core.axes import Float
+from mnemoscope.core.config import Strict
+from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.training.spec import Spec
 
 if TYPE_CHECKING:
     from mnemoscope.studies.evidence import Evidence
@@ -151,9 +152,9 @@ class Entry(Measured, Claim):
         return value if low == high else f"{value} [{low}, {high}]"
 
     def _repr_html_(self) -> str:
-        rows = [("verdict", html.verdict(self.verdict)), ("measured", self.number()), ("in words", self.sentence),
+        rows = [("verdict", notebook.verdict(self.verdict)), ("measured", self.number()), ("in words", self.sentence),
                 ("the source", self.source_figure), ("criterion", self.criterion), ("seeds", self.seeds or "exact")]  # fmt: skip
-        return html.table(f"{self.id} {self.statement}", ("", ""), rows)
+        return notebook.table(f"{self.id} {self.statement}", ("", ""), rows)
 
 
 class Ledger(Strict):
@@ -169,10 +170,11 @@ class Ledger(Strict):
 
     def _repr_html_(self) -> str:
         rows = [
-            (x.id, x.statement, html.verdict(x.verdict), x.number(), x.source_figure, x.sentence) for x in self.claims
+            (x.id, x.statement, notebook.verdict(x.verdict), x.number(), x.source_figure, x.sentence)
+            for x in self.claims
         ]
         head = ("", "claim", "verdict", "measured [95%]", "the source", "in words")
-        return html.table(f"{self.study} ({self.scale}), {self.hardware}, {self.finished}", head, rows)
+        return notebook.table(f"{self.study} ({self.scale}), {self.hardware}, {self.finished}", head, rows)
 
 
 @dataclass(frozen=True)
@@ -229,5 +231,5 @@ class Study:
 
 def load_claims(study: str) -> dict[str, Claim]:
     """The claims of a study by id, from the `claims.toml` in its folder."""
-    text = resources.files(f"mnemoscope.studies.{study}").joinpath("claims.toml").read_text(encoding="utf-8")
+    text = resources.files(f"mnemoscope.studies.library.{study}").joinpath("claims.toml").read_text(encoding="utf-8")
     return {name: Claim(id=name, **fields) for name, fields in tomllib.loads(text).items()}

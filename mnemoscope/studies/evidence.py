@@ -6,12 +6,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from mnemoscope.fingerprint import described, trained_by
-from mnemoscope.model import Transformer
-from mnemoscope.numerics import fixed_numerics
+from mnemoscope.core.fingerprint import described, trained_by
+from mnemoscope.core.numerics import fixed_numerics
+from mnemoscope.models import Transformer
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.studies.claims import Finding, NotSettledError, Outcome, Pictures, Scale, Setting, Verdict
-from mnemoscope.train import Run
+from mnemoscope.training.loop import Run
 
 MIN_SEEDS = 8  # fewer seeds than this settle nothing
 MAX_FAILED = 0.1  # nor does a setting in which more than this share of seeds diverged

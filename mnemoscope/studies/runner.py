@@ -12,22 +12,35 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
-from mnemoscope.config import parsed
-from mnemoscope.engine import hardware, obtain, prepare, versions
-from mnemoscope.fingerprint import code_of, source_fingerprint, trained_by
-from mnemoscope.sinks import Sink
-from mnemoscope.spec import Spec
+from mnemoscope.core.errors import parsed
+from mnemoscope.core.fingerprint import code_of, source_fingerprint, trained_by
+from mnemoscope.execution.local import hardware, obtain, prepare, versions
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import Entry, Finding, Ledger, Pictures, Scale, Setting, Study, Test
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.train import Run
+from mnemoscope.training.loop import Run
+from mnemoscope.training.sinks import Sink
+from mnemoscope.training.spec import Spec
 
 # what every study's findings rest on; a study's own folder comes on top
+LIBRARY = "mnemoscope.studies.library."
+# what a finding of any study may depend on; each study adds its own folder
 SHARED = (
-    "arrays.py", "config.py", "cpu.py", "loss.py", "numerics.py", "seeds.py", "spec.py", "train.py",
-    "tasks", "model", "language", "probes", "theory",
-    "studies/claims.py", "studies/evidence.py", "studies/search.py", "studies/statistics.py",
-)  # fmt: skip
+    "core/axes.py",
+    "core/config.py",
+    "core/numerics.py",
+    "core/seeds.py",
+    "core/xla.py",
+    "tasks",
+    "models",
+    "probes",
+    "training",
+    "theory",
+    "studies/claims.py",
+    "studies/evidence.py",
+    "studies/search.py",
+    "studies/statistics.py",
+)
 
 
 @runtime_checkable
@@ -53,10 +66,8 @@ class Watcher(Protocol):
 
 def judging_fingerprint(study: Study) -> str:
     """The hash of every file of the package that can change a finding of this study: programs and what they read."""
-    own = {
-        name.split(".")[2] for test in study.tests if (name := _module_of(test.judge)).startswith("mnemoscope.studies.")
-    }
-    return source_fingerprint(*SHARED, *sorted(f"studies/{folder}" for folder in own))
+    own = {name.split(".")[3] for test in study.tests if (name := _module_of(test.judge)).startswith(LIBRARY)}
+    return source_fingerprint(*SHARED, *sorted(f"studies/library/{folder}" for folder in own))
 
 
 def _module_of(judge: Callable[..., Any]) -> str:
@@ -85,7 +96,8 @@ def run_study(
 ) -> Ledger:  # fmt: skip
     """Judge the chosen claims of a study and write its ledger, with every claim that is known at this scale.
 
-    `train_elsewhere` gets all settings at once and fills the store (`mnemoscope.cluster`); what it leaves is trained here.
+    `train_elsewhere` gets all settings at once and fills the store (`mnemoscope.execution.cluster`); what it leaves is
+    trained here.
 
     `<study>.json` is the ledger, `<study>.evidence.json` each seed's outcome for every claim, and `<study>.pictures.json`,
     where there are any, curves, attention maps and grids.

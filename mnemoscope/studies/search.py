@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mnemoscope.arrays import Bool, Int
-from mnemoscope.config import UserError
+from mnemoscope.core.axes import Bool, Int
+from mnemoscope.core.errors import UserError
 
 
 def largest(

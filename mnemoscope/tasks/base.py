@@ -8,8 +8,8 @@ in one compiled loop, and an interval over seeds covers the luck of the world as
 from abc import abstractmethod
 from typing import Any, NamedTuple
 
-from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray, Tokens
-from mnemoscope.config import Strict
+from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray, Tokens
+from mnemoscope.core.config import Strict
 
 World = Any  # a pytree of arrays; each task names its own
 

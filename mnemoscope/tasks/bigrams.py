@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field, model_validator
 
-from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray, UInt
+from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray, UInt
 from mnemoscope.tasks.base import Example, Task
 from mnemoscope.tasks.corpus import Corpus, tiny_shakespeare
 

@@ -16,8 +16,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, model_validator
 
-from mnemoscope.arrays import Float, Int, UInt
-from mnemoscope.config import Strict, UserError
+from mnemoscope.core.axes import Float, Int, UInt
+from mnemoscope.core.config import Strict
+from mnemoscope.core.errors import UserError
 
 Count = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1, le=2**53)]]
 MOST_CHARACTERS = 8192  # different ones; tables have their square, half a gigabyte

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
 
-from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray, Tokens
+from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray, Tokens
 from mnemoscope.tasks.base import Example, Task
 
 

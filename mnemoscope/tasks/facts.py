@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
 
-from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray
-from mnemoscope.config import UserError
+from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray
+from mnemoscope.core.errors import UserError
 from mnemoscope.tasks.base import Example, Task
 
 Size = Annotated[int, Field(ge=1, le=2**20)]

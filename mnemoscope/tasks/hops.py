@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from pydantic import Field, model_validator
 
-from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray
+from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray
 from mnemoscope.tasks.base import Example, Task
 
 Stage = tuple[Annotated[int, Field(ge=0, le=2**31 - 1)], tuple[Annotated[float, Field(ge=0)], ...]]

@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
 
-from mnemoscope.arrays import Array, Float, Int, PRNGKeyArray, Tokens
-from mnemoscope.config import UserError
+from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray, Tokens
+from mnemoscope.core.errors import UserError
 from mnemoscope.tasks.base import Example, Task
 
 MAX_SEQUENCES = 4_000_000  # what `sequences` is willing to list

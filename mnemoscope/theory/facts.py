@@ -22,9 +22,9 @@ and m d as S R, up to a logarithm. With H d_h = S + R heads there are 4 (S + R) 
 import jax
 import jax.numpy as jnp
 
-from mnemoscope.arrays import Array, Float, Int, Params, PRNGKeyArray
-from mnemoscope.config import UserError
-from mnemoscope.model import ModelConfig, init
+from mnemoscope.core.axes import Array, Float, Int, Params, PRNGKeyArray
+from mnemoscope.core.errors import UserError
+from mnemoscope.models import ModelConfig, init
 from mnemoscope.tasks import Facts, FactWorld
 
 STRENGTH = 40.0  # nats between a head's own token and noise; EOS is half way between

@@ -24,13 +24,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.arrays import Array, Float, Params, PRNGKeyArray
-from mnemoscope.config import UserError
-from mnemoscope.loss import cross_entropy
-from mnemoscope.model import ModelConfig, init, long
+from mnemoscope.core.axes import Array, Float, Params, PRNGKeyArray
+from mnemoscope.core.errors import UserError
+from mnemoscope.models import ModelConfig, init
+from mnemoscope.models.rewrites import score_tables
 from mnemoscope.tasks import Bigrams
 from mnemoscope.tasks.corpus import Corpus
 from mnemoscope.theory.induction import TRAINED, simplified_model
+from mnemoscope.training.loss import cross_entropy
 
 FIRST_KEYS, SECOND_KEYS, OUTPUT = TRAINED
 
@@ -146,7 +147,7 @@ def sampled_gradient(
         rows = jnp.broadcast_to(jnp.arange(task.length)[None], examples.tokens.shape)
 
         def summed(value: Array) -> Array:
-            logits = long.read_logits(config, params | {name: value[None]}, examples.tokens, rows)
+            logits = score_tables.read_logits(config, params | {name: value[None]}, examples.tokens, rows)
             return (cross_entropy(logits, examples.targets) * examples.weights).sum() / batch
 
         g, w = jax.grad(summed)(params[name][0]), examples.weights.sum() / batch

@@ -16,8 +16,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.arrays import Array, Int, Params
-from mnemoscope.model import ModelConfig
+from mnemoscope.core.axes import Array, Int, Params
+from mnemoscope.models import ModelConfig
 from mnemoscope.tasks import Hops
 
 STRENGTH = 40.0  # nats between the right key and the next best

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 
-from mnemoscope.arrays import Array, Float, Params
-from mnemoscope.config import UserError
-from mnemoscope.model import ModelConfig
+from mnemoscope.core.axes import Array, Float, Params
+from mnemoscope.core.errors import UserError
+from mnemoscope.models import ModelConfig
 
 TRAINED = ("blocks.0.attn.W_K", "blocks.1.attn.W_K", "blocks.1.attn.W_O")
 

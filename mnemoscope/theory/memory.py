@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.arrays import Array, Bool, Float, Int, PRNGKeyArray
+from mnemoscope.core.axes import Array, Bool, Float, Int, PRNGKeyArray
 
 
 def on_the_sphere(n: int, d: int, *, key: PRNGKeyArray) -> Float[Array, "n d"]:

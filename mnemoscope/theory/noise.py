@@ -19,7 +19,7 @@ Only the part of F that reads the last token is used.
 import numpy as np
 from scipy.sparse import csc_array
 
-from mnemoscope.arrays import Float, Int
+from mnemoscope.core.axes import Float, Int
 
 LENGTH, TRIGGERS, NOISE = 32, 8, 0.5
 

@@ -9,7 +9,7 @@ So each is a sum of outer products, a memory as in `theory/memory.py`, whose con
 import jax
 import jax.numpy as jnp
 
-from mnemoscope.arrays import Array, Float, Int
+from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.theory.memory import scores
 
 

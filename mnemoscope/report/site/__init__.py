@@ -9,21 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
-from mnemoscope.engine import obtain
+from mnemoscope.execution.local import obtain
 from mnemoscope.explorer import Piece, packed
 from mnemoscope.explorer import page as explorer_page
-from mnemoscope.report import books
+from mnemoscope.report import results
 from mnemoscope.report.figures import claim_figures, svg
-from mnemoscope.report.files import writing
+from mnemoscope.report.output import writing
 from mnemoscope.report.walk import page as walk_page
 from mnemoscope.store import Store
-from mnemoscope.studies import STUDIES
 from mnemoscope.studies.about import about, panels
 from mnemoscope.studies.claims import Claim, Ledger, Pictures, Study, Verdict
-from mnemoscope.studies.walk import published
-from mnemoscope.studies.walk.chosen import Chosen, title, walked
-from mnemoscope.studies.walk.settings import ABC
-from mnemoscope.train import Run
+from mnemoscope.studies.discover import STUDIES
+from mnemoscope.studies.library.walk import published
+from mnemoscope.studies.library.walk.chosen import Chosen, title, walked
+from mnemoscope.studies.library.walk.settings import ABC
+from mnemoscope.training.loop import Run
 
 CARRIED = 2  # seeds of a setting that the site's explorer carries with all snapshots: most of the site's bytes
 
@@ -35,7 +35,7 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
     templates = Environment(loader=PackageLoader("mnemoscope.report", "site"), autoescape=True, undefined=StrictUndefined,
                             trim_blocks=True, lstrip_blocks=True)  # fmt: skip
     folder = store.folder
-    all_books = {name: books.ledgers(folder, name) for name in STUDIES}
+    all_books = {name: results.ledgers(folder, name) for name in STUDIES}
     written: list[Path] = []
 
     def write(name: str, text: str) -> None:
@@ -122,8 +122,8 @@ def _row(study: Study, claim: Claim, found: dict[Any, Ledger]) -> dict[str, Any]
 def _with_figures(study: Study, folder: Path, found: dict[Any, Ledger]) -> list[dict[str, Any]]:
     """The study's claims, each with its figure for every scale that has seeds to show."""
     drawn = panels(study.name)
-    seeds = {scale: books.evidence(folder, study.name, scale) for scale in found}
-    pictures = {scale: books.pictures(folder, study.name, scale) for scale in found}
+    seeds = {scale: results.evidence(folder, study.name, scale) for scale in found}
+    pictures = {scale: results.pictures(folder, study.name, scale) for scale in found}
     rows = [_row(study, test.claim, found) for test in study.tests]
     for row in rows:
         claim: Claim = row["claim"]

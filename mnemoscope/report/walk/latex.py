@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from mnemoscope.config import UserError
+from mnemoscope.core.errors import UserError
 from mnemoscope.probes.walk import Line, Walk
-from mnemoscope.report.files import writing
+from mnemoscope.report.output import writing
 from mnemoscope.report.walk.cells import GAP, cells, head, number
 from mnemoscope.report.walk.plane import Plane, plane
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mnemoscope.arrays import Float
+from mnemoscope.core.axes import Float
 from mnemoscope.probes.walk import Walk
 
 Points = Float[np.ndarray, "_ 2"]  # as many points as it takes

@@ -1,0 +1,49 @@
+"""The one error that users meet, notices that stop nothing, and the words of both.
+
+A message is one line: what was wrong, what came, what is allowed.
+"""
+
+import difflib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+
+class UserError(ValueError):
+    """Something the user asked for cannot be done; the message is one line and says what is allowed."""
+
+    def __init__(self, message: str):
+        # names from files and prompts may hold line ends and codes that a terminal obeys: they are shown, not printed
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
+
+
+class Notice(RuntimeWarning):
+    """Something that the user should know and that stops nothing; the command line says it in one line."""
+
+
+def short(value: object, most: int = 100) -> str:
+    """A value as it would be written, cut where it would fill the screen."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "what is nested too deeply"
+    return text if len(text) <= most else f"{text[:most]}.."
+
+
+def unknown(kind: str, came: object, allowed: Iterable[object]) -> str:
+    """The sentence for a name that matches nothing: what was wrong, what came, what is allowed."""
+    names = [str(name) for name in allowed]
+    near = difflib.get_close_matches(str(came)[:100], names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"unknown {kind} {short(str(came))}{hint}; allowed: {', '.join(names)}"
+
+
+def parsed(text: str, where: str) -> dict[str, Any]:
+    """A JSON object from a file, or one line that says which file holds none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where} holds no JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{where} holds no JSON object, but {short(found)}")
+    return found

@@ -1,0 +1,315 @@
+"""Which program it was: fingerprints of source, of functions from anywhere, and of everything that trains.
+
+A Spec and a seed say what is trained. What it comes to also depends on the program: on our source, on the versions of
+JAX and Optax, on XLA's flags. `TrainedBy` is that, written beside every stored block: seeds of different programs are
+never joined, and a verdict names what it rests on.
+
+Source is compared by what it does: as syntax trees, without comments, docstrings and layout.
+"""
+
+import ast
+import functools
+import hashlib
+import inspect
+import json
+import os
+import re
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mnemoscope import __version__
+from mnemoscope.core.config import Strict
+
+PACKAGE = Path(__file__).parents[1]
+# what decides a trained number, and what is read while it trains and stored with it
+TRAINING = (
+    "core/numerics.py",
+    "core/seeds.py",
+    "core/xla.py",
+    "tasks",
+    "models/config.py",
+    "models/edits.py",
+    "models/forward.py",
+    "models/transformer.py",
+    "models/rewrites",
+    "probes/distraction.py",
+    "probes/hops.py",
+    "probes/memories.py",
+    "training/loop.py",
+    "training/loss.py",
+    "training/metrics.py",
+    "training/spec.py",
+)
+READ = (".py", ".csv", ".txt")  # programs, and the data that they read
+# JAX's own way to ask XLA for less optimisation: sums come in another order
+LAZY_COMPILER = "jax_disable_most_optimizations"
+# they share out the work, or say more; the numbers stay as they are
+HARMLESS = re.compile(r"--xla_(force_host_platform_device_count|cpu_multi_thread_eigen|dump\w*)\b")
+
+
+# ---- source
+
+
+def _plain(node: Any) -> Any:
+    """A syntax tree as lists: names of nodes and their fields, without docstrings and what a version of Python adds."""
+    if isinstance(node, list):
+        return [_plain(each) for each in node]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = dict(ast.iter_fields(node))
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
+        fields["body"] = fields["body"][1:]
+    kept = {name: _plain(value) for name, value in fields.items() if value not in (None, []) and name != "kind"}
+    return [type(node).__name__, sorted(kept.items())]
+
+
+@functools.cache  # as it was when it was first asked for: later edits are not what runs
+def _file_digest(file: Path) -> bytes:
+    data = file.read_bytes()
+    if file.suffix == ".py":
+        data = json.dumps(_plain(ast.parse(data))).encode()
+    return hashlib.sha256(data).digest()
+
+
+def source_fingerprint(*parts: str) -> str:
+    """The hash of these files and folders of the package, each under its name."""
+    found = {file for part in parts for file in [PACKAGE / part, *(PACKAGE / part).rglob("*.*")] if file.suffix in READ}
+    digest = hashlib.sha256()
+    for file in sorted(found):
+        digest.update(f"{file.relative_to(PACKAGE).as_posix()}\n".encode() + _file_digest(file))
+    return digest.hexdigest()
+
+
+# ---- functions
+
+
+def _is_installed(module: str) -> bool:
+    """Whether a module is part of Python or of an installed package: what it does is told by a version."""
+    root = module.split(".")[0]
+    if root in sys.stdlib_module_names or root == "mnemoscope":
+        return root != "__main__"
+    file = getattr(sys.modules.get(root), "__file__", None) or ""
+    return "site-packages" in file or "dist-packages" in file
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The global names that a code object and those inside it use."""
+    return set(code.co_names).union(*(_names(c) for c in code.co_consts if isinstance(c, types.CodeType)))
+
+
+def _code(code: types.CodeType, doc: str | None) -> Iterator[str]:
+    yield code.co_code.hex()
+    yield repr((code.co_names, code.co_varnames, code.co_freevars))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _code(constant, None)
+        elif constant is None or constant != doc:
+            yield repr(constant)
+
+
+def _function(thing: types.FunctionType, seen: set[int], ours: str) -> Iterator[str]:
+    module = thing.__module__ or ""
+    ours_to_read = not _is_installed(module) or module.split(".")[0] == ours
+    if not ours_to_read:  # what wraps a function that is only named (a check of its types, say) is not read either
+        thing = inspect.unwrap(thing)
+    yield f"{module}.{thing.__qualname__}"
+    inside = [thing.__defaults__, thing.__kwdefaults__]
+    for cell in thing.__closure__ or ():
+        try:
+            inside.append(cell.cell_contents)
+        except ValueError:  # a name that is not bound yet
+            inside.append(None)
+    if ours_to_read:
+        yield from _code(thing.__code__, thing.__doc__)
+        reached = sorted(_names(thing.__code__) & thing.__globals__.keys())
+        inside += [(name, thing.__globals__[name]) for name in reached]
+    for part in inside:
+        yield from _describe(part, seen, ours)
+
+
+def _class(thing: type, seen: set[int], ours: str) -> Iterator[str]:
+    yield f"{thing.__module__}.{thing.__qualname__}"
+    if _is_installed(thing.__module__) and thing.__module__.split(".")[0] != ours:
+        return
+    for base in thing.__bases__:
+        yield from _describe(base, seen, ours)
+    for name, value in sorted(vars(thing).items()):
+        if not name.startswith("__") and (callable(_inner(value)) or isinstance(value, int | float | str | tuple)):
+            yield name
+            yield from _describe(value, seen, ours)
+
+
+def _inner(thing: Any) -> Any:
+    """The function inside a property, a class or static method, or a jitted function.
+
+    A function that wraps another stays as it is: the other one is in its closure, and what it does with it counts too.
+    """
+    if inspect.isfunction(thing):
+        return thing
+    thing = getattr(thing, "fget", None) or getattr(thing, "__func__", None) or getattr(thing, "func", None) or thing
+    return inspect.unwrap(thing) if callable(thing) and not inspect.isfunction(thing) else thing
+
+
+def _describe(thing: Any, seen: set[int], ours: str) -> Iterator[str]:
+    """All that decides what a function, a class or a constant does, as texts."""
+    if isinstance(thing, str | bytes | int | float | complex | bool | None):
+        yield repr(thing)
+        return
+    if id(thing) in seen:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, functools.partial):
+        for part in (thing.func, thing.args, thing.keywords):
+            yield from _describe(part, seen, ours)
+    elif inspect.ismethod(thing):
+        yield from _describe(thing.__func__, seen, ours)
+        yield from _describe(thing.__self__, seen, ours)
+    elif inspect.isfunction(function := _inner(thing)):
+        yield from _function(function, seen, ours)
+    elif inspect.isclass(thing):
+        yield from _class(thing, seen, ours)
+    elif inspect.ismodule(thing):
+        yield thing.__name__
+    elif isinstance(thing, tuple | list | set | frozenset):
+        for part in thing if isinstance(thing, tuple | list) else sorted(thing, key=repr):
+            yield from _describe(part, seen, ours)
+    elif isinstance(thing, dict):
+        for key, value in thing.items():
+            yield from _describe((key, value), seen, ours)
+    elif hasattr(thing, "shape") and hasattr(thing, "dtype"):
+        array = np.asarray(thing)
+        yield f"{array.dtype}{array.shape}{hashlib.sha256(array.tobytes()).hexdigest()}"
+    elif isinstance(thing, Strict):
+        yield f"{type(thing).__qualname__}{thing.canonical_json()}"
+    elif _is_installed(type(thing).__module__):
+        # an object of an installed class: what it holds is not ours to read
+        text = repr(thing)
+        yield type(thing).__qualname__ if " at 0x" in text else text
+    else:
+        yield from _describe(type(thing), seen, ours)
+        yield from _describe(vars(thing) if hasattr(thing, "__dict__") else repr(thing), seen, ours)
+
+
+def code_of(thing: Any) -> str:
+    """The hash of what a function does: its code, that of the helpers it reaches, and the constants they use.
+
+    Comments and docstrings do not count. Functions of installed packages are named, not read: they have versions; only
+    those of the package that the function itself is from are read.
+    """
+    root = (getattr(_inner(thing), "__module__", None) or "").split(".")[0]
+    ours = "" if root == "mnemoscope" else root
+    return hashlib.sha256("\n".join(_describe(thing, set(), ours)).encode()).hexdigest()[:16]
+
+
+# ---- what trains
+
+
+_AS_IMPORTED: dict[tuple[str, str], Any] = {}
+
+
+def _training_names() -> Iterator[tuple[tuple[str, str], Any]]:
+    """Everything that training modules and their classes define or use, by place and name."""
+    stems = tuple(f"mnemoscope.{part.removesuffix('.py').replace('/', '.')}" for part in TRAINING)
+    for name, module in list(sys.modules.items()):
+        if name not in stems and not name.startswith(tuple(f"{stem}." for stem in stems)):
+            continue
+        for key, value in vars(module).items():
+            if key.startswith("__") or inspect.ismodule(value):
+                continue
+            if inspect.isclass(value) and value.__module__ == name:
+                members = ((f"{key}.{k}", v) for k, v in vars(value).items() if callable(_inner(v)))
+                yield from (((name, k), v) for k, v in members if ".__" not in k and "._abc" not in k)
+            if callable(value) or isinstance(value, int | float | str | tuple):
+                yield (name, key), value
+
+
+def note_imported() -> None:
+    """Remember what trains as it was imported; what replaces it later is then part of the fingerprint."""
+    _AS_IMPORTED.update(_training_names())
+
+
+def replaced() -> tuple[tuple[str, str], ...]:
+    """What trains and is not what was imported: somebody's own function in the place of ours, with its code."""
+    return tuple(
+        (f"{module}.{name}", code_of(value))
+        for (module, name), value in sorted(_training_names(), key=lambda item: item[0])
+        if (module, name) in _AS_IMPORTED and _AS_IMPORTED[module, name] is not value
+    )
+
+
+class TrainedBy(Strict):
+    """Everything that decides a trained number besides Spec and seed, as it was when the training began."""
+
+    mnemoscope: str  # our version; said, not compared: what counts is the source
+    source: str  # fingerprint of what trains
+    replaced: tuple[tuple[str, str], ...] = ()  # functions that somebody put in the place of ours, with their code
+    jax: str
+    jaxlib: str
+    optax: str
+    prng: str  # the algorithm of random numbers
+    x64: bool  # floats of 64 bits
+    partitionable: bool  # how threefry counts
+    seed_offset: int
+    precision: str  # of matrix products
+    xla_flags: tuple[str, ...]  # those that may change a number
+    device: (
+        str  # the kind of device; a CPU by its model. Said, not compared: the bits of a sum may differ between kinds
+    )
+
+    def program(self) -> str:
+        """The first 16 hexadecimal digits of the hash of all that must agree for seeds to be joined."""
+        compared = self.model_dump(mode="json", exclude={"mnemoscope", "device"})
+        return hashlib.sha256(json.dumps(compared, sort_keys=True).encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        return f"Mnemoscope {self.mnemoscope}, program {self.program()[:8]}, on {self.device}"
+
+
+def cpu_model() -> str:
+    """This machine's processor in words."""
+    import platform
+
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def trained_by() -> TrainedBy:
+    """What would train here and now."""
+    import jax
+
+    from mnemoscope.core.numerics import fixed_numerics, setting
+
+    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if not HARMLESS.match(flag)]
+    if jax.config.read(LAZY_COMPILER):  # JAX hands it to XLA as flags
+        flags.append(LAZY_COMPILER)
+    device = jax.devices()[0]
+    with fixed_numerics():
+        return TrainedBy(
+            mnemoscope=__version__,
+            source=source_fingerprint(*TRAINING)[:16],
+            replaced=replaced(),
+            jax=version("jax"),
+            jaxlib=version("jaxlib"),
+            optax=version("optax"),
+            prng=setting("default_prng_impl"),
+            x64=setting("enable_x64"),
+            partitionable=setting("threefry_partitionable"),
+            seed_offset=setting("random_seed_offset"),
+            precision=str(setting("default_matmul_precision") or "default"),
+            xla_flags=tuple(sorted(flags)),
+            device=cpu_model() if device.platform == "cpu" else device.device_kind,
+        )
+
+
+def described(origins: Iterable[TrainedBy | None]) -> list[str]:
+    """Each different origin in words, in the order of the alphabet; None is a training of 0.1, which kept none."""
+    return sorted({"Mnemoscope 0.1, which kept no fingerprint" if each is None else str(each) for each in origins})

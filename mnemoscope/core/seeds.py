@@ -1,0 +1,96 @@
+"""Seeds along a leading axis, shared out over the devices: the one way in which anything runs for many seeds.
+
+Each device takes an equal share of the seeds. Inside a device, `lanes` seeds advance together (an accelerator has
+thousands of lanes); None takes them one after another, which is what a CPU core wants: its cache holds one seed.
+"""
+
+import warnings
+from collections.abc import Callable
+from operator import index
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from mnemoscope.core.errors import Notice, UserError
+
+BY_SEED, SAME = PartitionSpec("seed"), PartitionSpec()
+OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"  # what a device says of which too much was asked
+
+
+def different_seeds(seeds: Any) -> tuple[int, ...]:
+    """The seeds that a caller asks for, as whole numbers; anything else is refused, not rounded."""
+    try:
+        wanted = tuple(index(seed) for seed in seeds)
+    except TypeError:
+        wanted = ()
+    if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
+        raise UserError(
+            f"seeds must be different whole numbers from 0 up, at least one, for example range(8), got {seeds!r}"
+        )
+    return wanted
+
+
+def device_mesh(n_seeds: int) -> Mesh:
+    """This machine's devices in a row, no more of them than there are seeds."""
+    return Mesh(np.array(jax.devices()[:n_seeds]), ("seed",))
+
+
+def lanes_for(mesh: Mesh, n_seeds: int, at_most: int | None = None) -> int | None:
+    """How many seeds advance together on each device of the mesh."""
+    if mesh.devices.flat[0].platform == "cpu":
+        return None
+    share = -(-n_seeds // mesh.size)
+    return share if at_most is None else min(share, at_most)
+
+
+def spread(mesh: Mesh, tree: Any) -> Any:
+    """Put a seed axis on the devices; the last seed stands in where the number does not divide evenly."""
+
+    def place(x: Any) -> Any:
+        x = np.asarray(x)  # on the host: an eager JAX operation would be compiled for every new shape
+        x = np.concatenate([x, np.repeat(x[-1:], -len(x) % mesh.size, axis=0)])
+        return jax.device_put(x, NamedSharding(mesh, BY_SEED))
+
+    return jax.tree.map(place, tree)
+
+
+def for_each_seed(f: Callable[..., Any], mesh: Mesh, lanes: int | None) -> Callable[..., Any]:
+    """g(each, *same) = f(one seed's part of each, *same) for every seed; `same` is the same for all of them."""
+
+    def one_device(each: Any, *same: Any) -> Any:
+        return jax.lax.map(lambda one: f(one, *same), each, batch_size=lanes)
+
+    def run(each: Any, *same: Any) -> Any:
+        specs = (BY_SEED, *(SAME for _ in same))
+        return jax.shard_map(one_device, mesh=mesh, in_specs=specs, out_specs=BY_SEED, check_vma=False)(each, *same)
+
+    return run
+
+
+def on_devices(f: Callable[[Any], Any], n: int, at_most: int | None = None) -> Callable[[Any], Any]:
+    """g(each) = f(one part of each) for every one of n parts, compiled once, on all devices; NumPy arrays come back.
+
+    `at_most` of them advance together on an accelerator, and half as many, with a warning, where these do not fit its memory.
+    """
+    mesh = device_mesh(n)
+    lanes = lanes_for(mesh, n, at_most)
+    run = jax.jit(for_each_seed(f, mesh, lanes))
+
+    def over_all(each: Any) -> Any:
+        nonlocal lanes, run
+        while True:
+            try:
+                return jax.tree.map(lambda x: np.asarray(x)[:n], run(spread(mesh, each)))
+            except jax.errors.JaxRuntimeError as error:
+                if OUT_OF_MEMORY not in str(error):
+                    raise
+                if lanes is None or lanes == 1:
+                    raise UserError("what is measured on one seed does not fit the device's memory") from error
+                lanes, most = lanes // 2, lanes
+                message = f"{most} seeds at once do not fit the device's memory; measuring {lanes} at once"
+                warnings.warn(message, Notice, stacklevel=2)
+                run = jax.jit(for_each_seed(f, mesh, lanes))
+
+    return over_all

@@ -1,0 +1,90 @@
+"""Text as tokens and back: byte-level byte-pair encoding, from the vocabulary and the merges that come with a model.
+
+    1. A text is cut into words: contractions, runs of letters, of numbers and of signs, each with one space before it, and spaces.
+    2. Every byte of a word is written as one printable character (a space as the letter G with a dot).
+    3. Of the pairs of neighbours, the one that comes first in the list of merges is joined, until none is in the list.
+    4. What is left are tokens; their places in the vocabulary are the numbers.
+
+Special tokens such as <|endoftext|> are never made from a text: what looks like one is encoded as the characters it has.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import accumulate, pairwise
+
+from mnemoscope.core.errors import UserError, short
+
+# The cut is written for ASCII; any other character is represented by one of its class (letter, number, space, sign), so that
+# it does not depend on what Python's \w takes for a letter.
+WORDS = re.compile(r"'(?:s|t|re|ve|m|ll|d)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+")
+
+
+def _stand_in(character: str) -> str:
+    if character.isascii():
+        # four control characters count as space for Python only
+        return "!" if character in "\x1c\x1d\x1e\x1f" else character
+    if character.isspace():
+        return "\n"  # as a space, but never the one before a word
+    return {"L": "Z", "N": "0"}.get(unicodedata.category(character)[0], "!")
+
+
+@cache
+def byte_characters() -> tuple[str, ...]:
+    """The printable character that stands for each byte: itself where it is one in Latin-1, else the next from 256 on."""
+    printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
+    others = iter(range(256, 512))
+    return tuple(chr(byte if byte in printable else next(others)) for byte in range(256))
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """`vocabulary` by number; `merges` in order of preference; whether every digit is a word of its own."""
+
+    vocabulary: tuple[str, ...]
+    merges: tuple[tuple[str, str], ...]
+    single_digits: bool
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {token: number for number, token in enumerate(self.vocabulary)}
+
+    @cached_property
+    def _ranks(self) -> dict[tuple[str, str], int]:
+        return {pair: rank for rank, pair in enumerate(self.merges)}
+
+    def words(self, text: str) -> list[str]:
+        """The text cut into the words within which merges are made."""
+        shadow = "".join(map(_stand_in, text))
+        cuts = re.split(r"([0-9])", shadow) if self.single_digits else [shadow]
+        ends = accumulate((len(word) for part in cuts for word in WORDS.findall(part)), initial=0)
+        return [text[start:end] for start, end in pairwise(ends)]
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text."""
+        if any("\ud800" <= c <= "\udfff" for c in text):
+            raise UserError(f"the text {short(text)} holds half a character, which has no bytes")
+        found = []
+        for word in self.words(text):
+            parts = [byte_characters()[byte] for byte in word.encode()]
+            while pairs := [pair for pair in pairwise(parts) if pair in self._ranks]:
+                best = min(pairs, key=self._ranks.__getitem__)
+                i = next(i for i, pair in enumerate(pairwise(parts)) if pair == best)
+                parts[i : i + 2] = ["".join(best)]
+            unknown = [part for part in parts if part not in self._numbers]
+            if unknown:
+                raise UserError(f"the vocabulary has no token for {unknown[0]!r}, a part of {word!r}")
+            found += [self._numbers[part] for part in parts]
+        return found
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens; bytes that are no text by themselves become the replacement character."""
+        byte_of = {character: byte for byte, character in enumerate(byte_characters())}
+        pieces = [self.vocabulary[token] for token in tokens]
+        return b"".join(bytes(byte_of.get(c, ord("?")) for c in piece) for piece in pieces).decode(errors="replace")
+
+    def one(self, word: str) -> int:
+        """The first token of a word that follows other words."""
+        return self.encode(f" {word}")[0]

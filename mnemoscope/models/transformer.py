@@ -1,0 +1,83 @@
+"""A model to hold in the hand: its shape and its weights, with `run_with_cache` as TransformerLens users expect."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mnemoscope.core import notebook
+from mnemoscope.core.axes import Array, Logits, Params, Tokens
+from mnemoscope.core.errors import UserError
+from mnemoscope.models.config import ModelConfig, Sited, full_site_name
+from mnemoscope.models.edits import Edit
+from mnemoscope.models.forward import forward
+
+
+class Cache(Mapping[str, Array]):
+    """A trace that answers to full names and to TransformerLens's short ones: `cache["pattern", 0]`."""
+
+    def __init__(self, config: Sited, trace: Mapping[str, Array]):
+        self.config, self.trace = config, dict(trace)
+
+    def __getitem__(self, name: str | tuple[str, int]) -> Array:
+        return self.trace[full_site_name(self.config, name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.trace)
+
+    def __len__(self) -> int:
+        return len(self.trace)
+
+    def _repr_html_(self) -> str:
+        return notebook.trace(self.trace, self.config.sites())
+
+
+def row_of(tokens: object) -> np.ndarray:
+    """What was given as a prompt, as an array; what is none has no elements."""
+    try:
+        return np.asarray(tokens)
+    except ValueError:  # rows of different lengths, or nested too deeply
+        return np.zeros((0, 0))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Transformer:
+    """One model of one seed. Being a pytree, it goes through `jit` and `vmap` like an array."""
+
+    config: ModelConfig = field(metadata={"static": True})
+    params: Params
+
+    def __call__(self, tokens: Tokens, edits: Iterable[Edit] = ()) -> Logits:
+        """Logits after every token of one sequence."""
+        return forward(self.config, self.params, tokens, edits)[0]
+
+    def run_with_trace(self, tokens: Tokens, edits: Iterable[Edit] = ()) -> tuple[Logits, dict[str, Array]]:
+        """Logits and the plain trace, unchecked: for use inside `jit` and `vmap`."""
+        return forward(self.config, self.params, tokens, edits)
+
+    def run_with_cache(self, tokens: Tokens | Sequence[int], edits: Iterable[Edit] = ()) -> tuple[Logits, Cache]:
+        """Logits and every site's value for one prompt, which is checked first."""
+        logits, trace = forward(self.config, self.params, self.check(tokens), edits)
+        return logits, Cache(self.config, trace)
+
+    def check(self, tokens: Tokens | Sequence[int]) -> Tokens:
+        """The prompt as an array, or an error that says what a prompt may be."""
+        array = row_of(tokens)
+        d_vocab, places = self.params["embed.W_E"].shape[0], self.params.get("pos_embed.W_pos")
+        n_ctx = array.size if places is None else places.shape[0]  # without positions any length will do
+        if array.ndim != 1 or not 1 <= array.size <= n_ctx or array.dtype.kind not in "iu":
+            most = "or more" if places is None else f"to {n_ctx}"
+            raise UserError(f"a prompt is one row of 1 {most} whole numbers, got {array.dtype} {array.shape}")
+        if array.min() < 0 or array.max() >= d_vocab:
+            raise UserError(f"tokens are 0 to {d_vocab - 1}, got {array.tolist()}")
+        return jnp.asarray(array)
+
+    def _repr_html_(self) -> str:
+        c, still = self.config, self.config.frozen_names()
+        rows = [(name, notebook.numbers(x), "frozen" if name in still else "") for name, x in self.params.items()]
+        title = f"Transformer: n_layers {c.n_layers}, n_heads {c.n_heads}, d_model {c.d_model}, d_mlp {c.d_mlp}, norm {c.norm}"
+        total = sum(int(np.size(x)) for x in self.params.values())
+        return notebook.table(f"{title}; {total:,} numbers", ("parameter", "values", ""), rows)

@@ -1,0 +1,1 @@
+"""The studies that come with Mnemoscope, a folder each."""

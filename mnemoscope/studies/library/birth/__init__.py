@@ -1,0 +1,30 @@
+"""The birth study: how an induction head grows out of associative memories, on text with triggers."""
+
+from mnemoscope.studies.claims import Study, Test, load_claims
+from mnemoscope.studies.library.birth import data, heads, order, written
+from mnemoscope.studies.library.birth.settings import ALL, BIGRAM, GLOBAL, RANDOM, RARE, settings
+
+CLAIMS = load_claims("birth")
+
+STUDY = Study(
+    name="birth",
+    title="How is an induction head born?",
+    source="Birth of a Transformer: A Memory Viewpoint (Bietti, Cabannes, Bouchacourt, Jegou, Bottou)",
+    settings=settings,
+    on_text=settings,
+    tests=(
+        Test(CLAIMS["B1"], ("layers/*",), heads.one_or_two_layers),
+        Test(CLAIMS["B2"], (ALL,), heads.two_heads),
+        Test(CLAIMS["B3"], (ALL, RANDOM), heads.any_token),
+        Test(CLAIMS["B4"], (), written.written_by_hand),
+        Test(CLAIMS["B5"], (ALL,), order.order_of_memories),
+        Test(CLAIMS["B6"], (ALL, "held/*"), order.freezing),
+        Test(CLAIMS["B7"], (ALL,), order.early_positions),
+        Test(CLAIMS["B8"], (ALL, "stages/*"), order.together_or_in_stages),
+        Test(CLAIMS["B9"], (GLOBAL,), data.global_first),
+        Test(CLAIMS["B10"], (ALL, f"{RARE}*", RANDOM), data.kinds_of_triggers),
+        Test(CLAIMS["B11"], (ALL, BIGRAM), data.outputs_that_generalise),
+        Test(CLAIMS["B12"], (GLOBAL,), data.late_competition),
+        Test(CLAIMS["B13"], (), written.written_by_three_steps),
+    ),
+)

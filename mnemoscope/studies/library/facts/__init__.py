@@ -1,0 +1,21 @@
+"""The facts study: what a transformer knows by heart, how much of it fits, and what it says before it knows."""
+
+from mnemoscope.studies.claims import Study, Test, load_claims
+from mnemoscope.studies.library.facts import built, phases, trained
+from mnemoscope.studies.library.facts.settings import settings
+
+CLAIMS = load_claims("facts")
+
+STUDY = Study(
+    name="facts",
+    title="How are facts recalled, and why does a model make them up?",
+    source="Understanding Factual Recall in Transformers via Associative Memories (Nichani, Lee, Bietti)",
+    settings=settings,
+    tests=(
+        Test(CLAIMS["F1"], (), built.hand_built),
+        Test(CLAIMS["F2"], (), trained.stored_facts),
+        Test(CLAIMS["F3"], (), trained.trade_off),
+        Test(CLAIMS["F4"], ("linear",), phases.zero_loss),
+        Test(CLAIMS["F5"], ("linear", "softmax/*"), phases.hallucination),
+    ),
+)

@@ -1,0 +1,55 @@
+"""H1: weights that are written down. Nothing is trained."""
+
+import jax
+import numpy as np
+
+from mnemoscope.core.axes import Array, Float
+from mnemoscope.core.seeds import on_devices
+from mnemoscope.models import early_logits
+from mnemoscope.studies.claims import Outcome, Verdict
+from mnemoscope.studies.evidence import Evidence
+from mnemoscope.studies.statistics import share_interval
+from mnemoscope.tasks import Hops
+from mnemoscope.theory.hops import hop_model, write_hops
+
+SIZES = {"quick": ((2, 4), (4, 4), (8, 4)), "full": ((2, 4), (2, 16), (4, 4), (4, 16), (8, 4), (8, 16))}  # k and N
+DRAWS = {"quick": 8, "full": 32}
+CONTEXTS = 256
+
+
+def written(task: Hops, draws: int) -> Float[np.ndarray, "draw layer"]:
+    """The share of right answers to k hops, read after every layer, for each draw of the hidden permutations."""
+    config = hop_model(task)
+
+    def one(seed: Array) -> Array:
+        for_world, for_contexts = jax.random.split(jax.random.key(seed))
+        world = task.world(key=for_world)
+        params = write_hops(task, world.hidden)
+
+        def share(key: Array) -> Array:
+            context = task.context(key=key)
+            said = early_logits(config, params, context.reshape(-1)).argmax(axis=-1)
+            return (said == task.answers(world, context)[None, -1]).mean(axis=-1)
+
+        return jax.vmap(share)(jax.random.split(for_contexts, CONTEXTS)).mean(axis=0)
+
+    return on_devices(one, draws, 8)(np.arange(draws))
+
+
+def hand_built(evidence: Evidence) -> Outcome:
+    """H1."""
+    seeds, exact, sentences = {}, [], []
+    for k, n in SIZES[evidence.scale]:
+        task = Hops(n=n, k=k)
+        shares = written(task, DRAWS[evidence.scale])
+        exact.append(shares[:, -1] == 1)
+        for layers in (task.levels, task.levels - 1):
+            seeds[f"k = {k}, N = {n}, {layers} of {task.levels} layers"] = shares[:, layers - 1]
+        sentences.append(
+            f"{shares[:, -1].mean():.1%} for k = {k}, N = {n} ({task.levels} layers of width {hop_model(task).d_model}; one layer "
+            f"fewer {shares[:, -2].mean():.0%})"
+        )
+    whole = np.all(exact, axis=0)
+    verdict: Verdict = "reproduced" if whole.all() else "refuted"
+    share, interval = share_interval(whole)
+    return Outcome(verdict, share, interval, f"Right answers to k hops: {'; '.join(sentences)}.", seeds)

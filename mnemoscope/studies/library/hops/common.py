@@ -1,0 +1,51 @@
+"""When a model knows so many hops: read off the looks of its training."""
+
+import numpy as np
+
+from mnemoscope.core.axes import Bool, Float
+from mnemoscope.studies.claims import Curve
+from mnemoscope.tasks import Hops
+from mnemoscope.training.loop import Run
+
+KNOWN = 0.9  # of the answers are right
+NEAR = 0.1  # of chance
+
+
+def named(hops: int) -> str:
+    """So many hops, as a person writes it."""
+    return "1 hop" if hops == 1 else f"{hops} hops"
+
+
+def task_of(run: Run) -> Hops:
+    """The run's task, which must be hops."""
+    if not isinstance(run.spec.task, Hops):
+        raise ValueError(f"this reads runs of the task 'hops', got {run.spec.task.kind!r}")
+    return run.spec.task
+
+
+def right(run: Run, hops: int) -> Float[np.ndarray, "seed look"]:
+    """The share of right answers to so many hops at every look, for the seeds that finished."""
+    return run.observed[f"{hops} hops"][run.finished]
+
+
+def at_end(run: Run, hops: int) -> Float[np.ndarray, "seed"]:
+    """The same after the last step."""
+    return right(run, hops)[:, -1]
+
+
+def at_chance(run: Run, hops: int) -> Bool[np.ndarray, "seed"]:
+    """Which seeds end within .1 of guessing."""
+    return np.abs(at_end(run, hops) - 1 / task_of(run).n) <= NEAR
+
+
+def steps_to_know(run: Run, hops: int) -> Float[np.ndarray, "seed"]:
+    """The first look at which so many hops are known; infinite where they never are."""
+    known, looks = right(run, hops) >= KNOWN, np.array(run.spec.look_steps(), float)
+    return np.where(known.any(axis=1), looks[known.argmax(axis=1)], np.inf)
+
+
+def curves(run: Run, name: str) -> dict[str, Curve]:
+    """Every number of hops through training."""
+    looks = np.array(run.spec.look_steps())
+    each = (2**level for level in range(task_of(run).levels))
+    return {f"{name}: {named(h)}": Curve.over_seeds(looks, right(run, h)) for h in each}

@@ -1,0 +1,32 @@
+"""The language study: does what tiny models do hold in a real language model? Nothing is trained."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from mnemoscope.studies.claims import Outcome, Study, Test, load_claims
+from mnemoscope.studies.evidence import Evidence
+from mnemoscope.studies.library.language import copying, keys, pairs, places
+from mnemoscope.studies.library.language.common import Subject
+
+CLAIMS = load_claims("language")
+JUDGES: dict[str, Callable[[Subject, Evidence], Outcome]] = {
+    "N4": places.located, "L1": copying.copying, "L2": keys.memory, "L3": pairs.recalled,
+}  # fmt: skip
+
+
+def study_of(path: Path | None = None) -> Study:
+    """The study of the model at this path; of the one that is found where none is given."""
+    subject = Subject(path)
+    return Study(
+        name="language",
+        title="Does any of it hold in a real language model?",
+        source="N4: Distributional Associations vs In-Context Reasoning (Chen, Bruna, Bietti); L1 to L3 go beyond the sources",
+        settings=lambda scale: {},
+        tests=tuple(Test(CLAIMS[name], (), partial(judge, subject)) for name, judge in JUDGES.items()),
+        on_model=study_of,
+        rests_on=subject.fingerprint,
+    )
+
+
+STUDY = study_of()

@@ -1,0 +1,122 @@
+"""The model that is studied: found, read once, and run on all cores."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+
+from mnemoscope.core.axes import Int, Params
+from mnemoscope.core.seeds import SAME, device_mesh, for_each_seed, lanes_for, spread
+from mnemoscope.models.language import LanguageModel, Tokenizer, find_weights, read_model, read_tokenizer
+from mnemoscope.models.language.find import HOW_TO
+from mnemoscope.studies.claims import NotSettledError
+
+KNOWN = {"SmolLM2-135M-Instruct.Q4_1": "SmolLM2-135M-Instruct (four-bit, instruction-tuned)"}
+LANES = 4  # batches at once on an accelerator
+DEVICES = 4  # at most: each holds a copy of the weights
+
+
+class Subject:
+    """One language model, named by a path or found; nothing is read until something is asked of it."""
+
+    def __init__(self, path: Path | None = None):
+        self._given = path
+        self._programs: dict[tuple[Any, int], Callable[..., Any]] = {}
+
+    @cached_property
+    def path(self) -> Path | None:
+        """Where the weights are; None where there are none, or no package that reads them."""
+        path = self._given or find_weights()
+        readable = path is not None and (path.is_dir() or find_spec("gguf") is not None)
+        return path if readable else None
+
+    @cached_property
+    def _mesh(self) -> Mesh:
+        return device_mesh(DEVICES)
+
+    def fingerprint(self) -> str:
+        """The hash of the weights' bytes; the same for the same model wherever it lies, empty where there is none."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:  # once: the files of a model are large
+        if self.path is None:
+            return ""
+        digest = hashlib.sha256()
+        for file in sorted(self.path.iterdir()) if self.path.is_dir() else [self.path]:
+            if file.suffix in (".gguf", ".json", ".safetensors"):
+                with file.open("rb") as opened:
+                    digest.update(hashlib.file_digest(opened, "sha256").digest())
+        return digest.hexdigest()
+
+    @property
+    def name(self) -> str:
+        """The model in words."""
+        assert self.path is not None
+        return KNOWN.get(self.path.stem, self.path.name)
+
+    @cached_property
+    def model(self) -> LanguageModel:
+        """The model, read once; each device has a copy of its weights."""
+        if self.path is None:
+            raise NotSettledError(f"No language model is installed: {HOW_TO}.")
+        found = read_model(self.path)
+        return LanguageModel(found.config, jax.device_put(found.params, NamedSharding(self._mesh, SAME)))
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Its tokenizer."""
+        if self.path is None:
+            raise NotSettledError(f"No language model is installed: {HOW_TO}.")
+        return read_tokenizer(self.path)
+
+    def program(self, f: Callable[[LanguageModel, Any], Any], n: int) -> Callable[..., Any]:
+        """g(each) = f(model, one batch) for each of n batches, compiled once, on all devices.
+
+        g(each, changed) takes the parameters in `changed` instead of the model's own.
+        """
+        if (f, n) not in self._programs:
+            self._programs[f, n] = self._program(f, n)
+        return self._programs[f, n]
+
+    def _program(self, f: Callable[[LanguageModel, Any], Any], n: int) -> Callable[..., Any]:
+        model, mesh = self.model, self._mesh
+
+        def one(batch: Any, params: Params) -> Any:
+            return f(LanguageModel(model.config, params), batch)
+
+        run = jax.jit(for_each_seed(one, mesh, lanes_for(mesh, n, LANES)))
+
+        def program(each: Any, changed: Params | None = None) -> Any:
+            params = model.params | jax.device_put(changed or {}, NamedSharding(mesh, SAME))
+            return jax.tree.map(lambda x: np.asarray(x)[:n], run(spread(mesh, each), params))
+
+        return program
+
+
+def batches(rows: Any, size: int) -> Any:
+    """Rows in batches of one size (batch, row, ...); the last row stands in where the number does not divide evenly."""
+
+    def cut(x: Any) -> np.ndarray:
+        x = np.asarray(x)
+        x = np.concatenate([x, np.repeat(x[-1:], -len(x) % size, axis=0)])
+        return x.reshape(-1, size, *x.shape[1:])
+
+    return jax.tree.map(cut, rows)
+
+
+def rows(batched: Any, n: int) -> Any:
+    """The n rows of what came back in batches."""
+    return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:])[:n], batched)
+
+
+def padded(texts: Sequence[Sequence[int]]) -> tuple[Int[np.ndarray, "text pos"], Int[np.ndarray, "text"]]:
+    """Token lists as one array and each one's last position. What fills up the end comes after it, so that it is never seen."""
+    longest = max(map(len, texts))
+    return np.array([[*t, *[0] * (longest - len(t))] for t in texts]), np.array([len(t) - 1 for t in texts])

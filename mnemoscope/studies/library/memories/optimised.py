@@ -1,0 +1,147 @@
+r"""A memory that is optimised on a stream of draws, as the published grid has it, cell by cell.
+
+x is drawn from p(x) ~ x^-a over N inputs and has the answer f(x) = x mod 5 (numbered from 0). E, U and W start as N(0, 1/d).
+Each of `samples` draws is used once, in batches, to follow the gradient of the mean cross-entropy of scores u_y . W e_x:
+
+    SGD:   W <- W - rate g                  Adam, with both betas zero:   W <- W - (rate / d) g / (|g| + 1e-8), entry by entry
+
+`norm` normalises W e_x before it is read out (mean 0, variance 1); `learned` trains E and U as well. The error is the probability
+mass of the inputs that the last W answers wrongly.
+"""
+
+from typing import Annotated, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pydantic import Field, model_validator
+
+from mnemoscope.core.axes import Array, Float, Int
+from mnemoscope.core.config import Strict
+from mnemoscope.core.seeds import on_devices
+from mnemoscope.theory.memory import error_mass, zipf
+
+Size = Annotated[int, Field(ge=1, le=2**24)]
+SEEDS = tuple(range(42, 52))  # the published ones
+EPS = 1e-8
+LANES = 16  # matrices advanced together on an accelerator
+
+
+class Cell(Strict):
+    """One cell of the grid."""
+
+    d: Annotated[int, Field(ge=1, le=2**14)] = 100
+    lr: Annotated[float, Field(gt=0)] = 1.0
+    batch: Size = 64
+    samples: Size = 10_240
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    norm: bool = False
+    learned: bool = False
+    n_inputs: Size = 100
+    n_outputs: Size = 5
+    a: Annotated[float, Field(ge=0)] = 2.0
+
+    @model_validator(mode="after")
+    def _check(self) -> "Cell":
+        if self.samples % self.batch:
+            raise ValueError(f"samples={self.samples} is no multiple of batch={self.batch}")
+        return self
+
+
+def scores(cell: Cell, params: dict[str, Array], x: Int[Array, "batch"]) -> Float[Array, "batch y"]:
+    """u_y . W e_x, with W e_x normalised if the cell says so."""
+    if not cell.norm:  # few outputs: (U W) e costs 5 d^2 where U (W e) costs batch d^2, and so does its gradient
+        return params["E"][x] @ (params["U"] @ params["W"]).T
+    carried = params["E"][x] @ params["W"].T
+    carried = carried - carried.mean(axis=1, keepdims=True)
+    carried = carried * jax.lax.rsqrt(jnp.square(carried).mean(axis=1, keepdims=True) + 1e-5)
+    return carried @ params["U"].T
+
+
+def stream(cell: Cell, seed: int | Int[Array, ""]) -> Int[Array, "step batch"]:
+    """Every draw, in the order in which they are used."""
+    up_to = jnp.asarray(np.cumsum(zipf(cell.n_inputs, cell.a))[:-1], float)
+    key = jax.random.split(jax.random.key(seed), 4)[3]
+    return jnp.searchsorted(up_to, jax.random.uniform(key, (cell.samples // cell.batch, cell.batch)), side="right")
+
+
+def start(cell: Cell, seed: int | Int[Array, ""]) -> tuple[dict[str, Array], Int[Array, "step batch"]]:
+    """The parameters before the first step, and the stream."""
+    keys = jax.random.split(jax.random.key(seed), 4)
+    shapes = {"E": (cell.n_inputs, cell.d), "U": (cell.n_outputs, cell.d), "W": (cell.d, cell.d)}
+    params = {
+        name: jax.random.normal(key, shape) * cell.d**-0.5
+        for key, (name, shape) in zip(keys, shapes.items(), strict=False)
+    }
+    return params, stream(cell, seed)
+
+
+def optimise(cell: Cell, seed: int | Int[Array, ""], lr: float | Float[Array, ""] | None = None) -> Float[Array, ""]:
+    """The error after one pass over the stream, at the cell's rate or at another."""
+    rate = cell.lr if lr is None else lr
+    params, draws = start(cell, seed)
+    moving = ("E", "U", "W") if cell.learned else ("W",)
+
+    def loss(free: dict[str, Array], x: Array) -> Array:
+        told = jax.nn.log_softmax(scores(cell, params | free, x), axis=1)
+        return -jnp.take_along_axis(told, (x % cell.n_outputs)[:, None], axis=1).mean()
+
+    def step(free: dict[str, Array], x: Array) -> tuple[dict[str, Array], None]:
+        gradient = jax.grad(loss)(free, x)
+        if cell.optimiser == "adam":
+            gradient = {name: g / (jnp.abs(g) + EPS) / cell.d for name, g in gradient.items()}
+        return {name: free[name] - rate * g for name, g in gradient.items()}, None
+
+    free, _ = jax.lax.scan(step, {name: params[name] for name in moving}, draws)
+    return _error(cell, scores(cell, params | free, jnp.arange(cell.n_inputs)))
+
+
+def _error(cell: Cell, told: Float[Array, "x y"]) -> Float[Array, ""]:
+    right = told.argmax(axis=1) == jnp.arange(cell.n_inputs) % cell.n_outputs
+    mass = error_mass(right, jnp.asarray(zipf(cell.n_inputs, cell.a), float))
+    # of scores that are no numbers none is the largest, whatever argmax says
+    return jnp.where(jnp.isfinite(told).all(), mass, jnp.nan)
+
+
+def overlaps(cell: Cell, seed: Int[Array, ""]) -> tuple[Float[Array, "x x"], Float[Array, "y y"], Float[Array, "x y"]]:
+    """E E^T, U U^T, and the scores before the first step."""
+    params, _ = start(cell, seed)
+    e, u, w = params["E"], params["U"], params["W"]
+    with jax.default_matmul_precision("highest"):
+        return e @ e.T, u @ u.T, e @ (u @ w).T
+
+
+def optimise_scores(
+    cell: Cell, seed: Int[Array, ""], rate: Float[Array, ""], alike: Float[Array, "x x"], told: Float[Array, "y y"],
+    begin: Float[Array, "x y"],
+) -> Float[Array, ""]:  # fmt: skip
+    r"""`optimise` for SGD in W alone, without W: its scores S = E W^T U^T follow a recursion of their own, of any d.
+
+    W <- W - rate U^T D^T E_batch, with D = (softmax - onehot) / batch, is  S <- S - rate (E E_batch^T) D (U U^T).
+    """
+
+    def step(s: Array, x: Array) -> tuple[Array, None]:
+        wrong = jax.nn.softmax(s[x], axis=1) - jax.nn.one_hot(x % cell.n_outputs, cell.n_outputs)
+        return s - rate / cell.batch * (alike[:, x] @ wrong @ told), None
+
+    with jax.default_matmul_precision("highest"):
+        return _error(cell, jax.lax.scan(step, begin, stream(cell, seed))[0])
+
+
+def errors_by_rate(
+    cell: Cell, rates: tuple[float, ...], seeds: tuple[int, ...] = SEEDS
+) -> Float[np.ndarray, "rate seed"]:
+    """The error of every seed at every rate, on all devices; one compilation. NaN where the memory diverged."""
+    each = np.tile(seeds, len(rates)), np.repeat(np.array(rates, np.float32), len(seeds))
+    one = optimise
+    if cell.optimiser == "sgd" and not cell.norm and not cell.learned:
+        one = optimise_scores
+        known = on_devices(lambda seed: overlaps(cell, seed), len(seeds), LANES)(np.array(seeds))
+        each += tuple(np.tile(x, (len(rates), 1, 1)) for x in known)
+    found = on_devices(lambda args: one(cell, *args), len(each[0]), LANES)(each)
+    return found.reshape(len(rates), len(seeds))
+
+
+def errors(cell: Cell, seeds: tuple[int, ...] = SEEDS) -> Float[np.ndarray, "seed"]:
+    """The error of every seed at the cell's rate."""
+    return errors_by_rate(cell, (cell.lr,), seeds)[0]

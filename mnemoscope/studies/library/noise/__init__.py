@@ -1,0 +1,19 @@
+"""The noise study: what distracts a model, which part of it is distracted, and what truncation does about it."""
+
+from mnemoscope.studies.claims import Study, Test, load_claims
+from mnemoscope.studies.library.noise import judges
+from mnemoscope.studies.library.noise.settings import settings
+
+CLAIMS = load_claims("noise")
+
+STUDY = Study(
+    name="noise",
+    title="Which part of a model learns the noise?",
+    source="Distributional Associations vs In-Context Reasoning (Chen, Bruna, Bietti)",
+    settings=settings,
+    tests=(
+        Test(CLAIMS["N1"], ("noisy",), judges.early_and_late),
+        Test(CLAIMS["N2"], ("noisy",), judges.truncation),
+        Test(CLAIMS["N3"], (), judges.against_vocabulary),
+    ),
+)

@@ -1,0 +1,22 @@
+"""The walk study: a model small enough to be followed number by number, and the arithmetic printed about it."""
+
+from mnemoscope.studies.claims import Study, Test, load_claims
+from mnemoscope.studies.library.walk import judges
+from mnemoscope.studies.library.walk.settings import ABC, MLP, POST, PRE, settings
+
+CLAIMS = load_claims("walk")
+
+STUDY = Study(
+    name="walk",
+    title="A transformer as linear algebra, number by number",
+    source="A walk through a two-dimensional transformer on the pattern ABC",
+    settings=settings,
+    explore=(ABC,),
+    tests=(
+        Test(CLAIMS["W1"], (ABC, MLP, POST, PRE), judges.learns),
+        Test(CLAIMS["W2"], (ABC,), judges.answers),
+        Test(CLAIMS["W3"], (), judges.sums),
+        Test(CLAIMS["W4"], (), judges.directions),
+        Test(CLAIMS["W5"], (ABC,), judges.facts),
+    ),
+)

@@ -1,0 +1,122 @@
+r"""Probes that a Spec names and that read every seed's model while it trains.
+
+`bigrams` reads, on one fixed sample of the task's sequences, the share of right answers and the loss by role,
+
+    global    after a token that is no trigger: what the language says
+    first     at a trigger seen for the first time: nobody can know
+    context   at a trigger seen before: what the context says
+
+and, in two layers of one head, what the heads attend to and how much of each memory stands in the weights.
+
+`facts` reads every fact, in noise that stays the same: the loss and the share of right answers, the loss when only the relation or
+only the subject is shown, how far the answers are from p(a | r), and the probabilities of one fact.
+
+`noise` reads who says the noise token and who the right one (`probes.distraction`).
+
+`hops` reads the share of right answers to each number of hops, at every position of one fixed sample of contexts.
+"""
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+
+from mnemoscope.core.axes import Array, Float
+from mnemoscope.models import Transformer
+from mnemoscope.models.rewrites import token_counts
+from mnemoscope.probes import memories
+from mnemoscope.probes.distraction import distraction
+from mnemoscope.probes.hops import by_level
+from mnemoscope.tasks import SHOWN, Bigrams, Facts, FactWorld, Hops, HopWorld, World
+from mnemoscope.training.loop import Observe
+from mnemoscope.training.loss import cross_entropy
+from mnemoscope.training.spec import Spec
+
+SAMPLE, SAMPLE_KEY = 64, 2**31 - 1
+NOISE_DRAWS = 8  # contexts in which each fact is read
+
+
+def watch_of(spec: Spec) -> Observe | None:
+    """The function that a Spec's `watch` names, for `fit`."""
+    if spec.watch is None:
+        return None
+    task, (kind, probe) = spec.task, PROBES[spec.watch]
+    if task.kind != kind:
+        raise ValueError(f"watch={spec.watch!r} reads the task {kind!r}, got {task.kind!r}")
+    return lambda model, world: probe(task, model, world)
+
+
+def bigrams(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Float[Array, ""]]:
+    """Everything that `birth` follows through training, as one number each."""
+    keys = jax.random.split(jax.random.key(SAMPLE_KEY), SAMPLE)
+    tokens, triggers, _ = jax.vmap(lambda key: task.draw(key=key))(keys)
+    found = by_role(task, model, tokens, triggers)
+    config = model.config
+    if config.n_layers != 2 or config.n_heads != 1:
+        return found
+    chosen = task.fixed_triggers if task.triggers == "fixed" else None
+    quarter = task.length // 4
+    roles = jax.vmap(task.roles)(tokens[:, :-1], triggers)
+    found |= memories.head_scores(model, tokens[:, :-1], (roles >= 2).astype(float), quarter)
+    found |= {
+        "output memory": memories.output_memory(model),
+        "second keys": memories.second_keys(model, chosen),
+        "first keys, early": memories.first_keys(model, 1, quarter),
+        "first keys, late": memories.first_keys(model, quarter, None),
+    }
+    if any(map(config.has_mlp, range(config.n_layers))):
+        found["bigram memory"] = memories.bigram_memory(model, task.text.bigrams, task.fixed_triggers)
+    return found
+
+
+def facts(task: Facts, model: Transformer, world: FactWorld) -> Mapping[str, Float[Array, "..."]]:
+    """Everything that `facts` follows through training: losses, distances, and what is answered to the fact in the middle."""
+    found: dict[str, Array] = {}
+    for shown in SHOWN:
+        tokens, answer = task.every_fact(world, shown, NOISE_DRAWS, key=jax.random.key(SAMPLE_KEY))
+        if token_counts.applies(model.config, task.asks_from):
+            logits = token_counts.last_logits(model.config, model.params, tokens, task.asks_from)
+        else:
+            logits = jax.vmap(lambda row: model(row)[-1])(tokens)
+        found[f"loss, {shown}"] = cross_entropy(logits, answer).mean()
+        if shown == "both":
+            said = jax.nn.softmax(logits, axis=-1).reshape(task.subjects, task.relations, NOISE_DRAWS, -1)
+            found["right"] = (logits.argmax(axis=-1) == answer).mean()
+            # half the sum of absolute differences: 0 when the subject is ignored and the relation used as well as can be
+            by_relation = task.posterior(world, "relation")[:, :, None]
+            found["distance to p(a | r)"] = jnp.abs(said - by_relation).sum(axis=-1).mean() / 2
+            found["p(a)"] = said[task.subjects // 2, task.relations // 2].mean(axis=0)
+    return found
+
+
+def hops(task: Hops, model: Transformer, world: HopWorld) -> Mapping[str, Float[Array, ""]]:
+    """The share of right answers by number of hops, each read where training reads it."""
+    right = by_level(task, model, world)
+    return {f"{2**level} hops": right[level] for level in range(task.levels)}
+
+
+def by_role(task: Bigrams, model: Transformer, tokens: Array, triggers: Array) -> dict[str, Float[Array, ""]]:
+    """Loss by role, and the share of right answers where the context knows."""
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    roles = jax.vmap(task.roles)(inputs, triggers)
+    logits = jax.vmap(model)(inputs)
+    losses, right = cross_entropy(logits, targets), logits.argmax(axis=-1) == targets
+
+    def mean(x: Array, where: Array) -> Array:
+        return jnp.where(where, x, 0.0).sum() / jnp.maximum(where.sum(), 1)
+
+    return {
+        "right": mean(right, roles >= 2), "global loss": mean(losses, roles == 0), "first loss": mean(losses, roles == 1),
+        "context loss": mean(losses, roles >= 2),
+    }  # fmt: skip
+
+
+def noise(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Float[Array, ""]]:
+    """Everything that `noise` follows through training."""
+    return distraction(task, model, SAMPLE)
+
+
+PROBES: dict[str, tuple[str, Callable[..., Mapping[str, Array]]]] = {
+    "bigrams": ("bigrams", bigrams), "facts": ("facts", facts), "noise": ("bigrams", noise),
+    "hops": ("hops", hops),
+}  # fmt: skip
