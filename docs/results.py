@@ -34,9 +34,7 @@ STUDIES = {
         "Learning Compositional Functions with Transformers from Easy-to-Hard Data "
         "(Wang and others; 2025, [arXiv:2505.23683](https://arxiv.org/abs/2505.23683))"
     ),
-    "language": (
-        "N4: the paper of `noise`. L1 to L3 are ours: questions of the other studies, put to a real language model"
-    ),
+    "language": "N4: the paper of `noise`. L1 to L3 are ours, asked of a real language model",
 }
 VERDICTS = ("reproduced", "partly", "refuted", "undecided")
 INTRODUCTION = """\
