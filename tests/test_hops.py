@@ -14,7 +14,7 @@ from compiled import batch_of, early_logits, forward, init, world_of
 from planted import SEEDS, evidence_of, planted, silent
 
 from mnemoscope.config import UserError
-from mnemoscope.explorer import packed
+from mnemoscope.explorer import pack_run
 from mnemoscope.loss import batch_loss, loss_and_gradient
 from mnemoscope.model import ModelConfig, Transformer, bag, fast, knock_out_head, long
 from mnemoscope.probes.hops import by_level, read_after, silenced
@@ -218,7 +218,7 @@ def test_what_is_written_for_plain_transformers_says_no():
     with pytest.raises(UserError, match="a plain transformer's attention; this model has causal=False"):
         walk(run.model(0), [0, 1, 2], task.token_names)
     with pytest.raises(UserError, match=r"run [0-9a-f]+ has causal=False"):
-        packed(piece_of(run, "x", (0,)))
+        pack_run(piece_of(run, "x", (0,)))
     with pytest.raises(ValueError, match="watch='hops' reads the task 'hops', got 'cycle'"):
         watch_of(Spec.model_validate({"task": {"kind": "cycle"}, "watch": "hops"}))
 
