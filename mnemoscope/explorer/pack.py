@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.arrays import Array
+from mnemoscope.arrays import Array, Params
 from mnemoscope.config import UserError
 from mnemoscope.explorer.adapters import get_adapter
 from mnemoscope.fingerprint import described, source_fingerprint
@@ -209,7 +209,9 @@ def _sweep_skills(explorer_run: ExplorerRun) -> tuple[Metrics, Metrics]:
     rows = np.array([*range(n_seeds), *np.repeat(carried_rows, n_snapshots)])
     last = np.full(n_seeds, n_snapshots - 1)
     snapshots = np.array([*last, *np.tile(np.arange(n_snapshots), n_carried)])
-    params = {name: jnp.asarray(value[rows, snapshots]) for name, value in run.snapshots.items()}
+    params: Params = {}
+    for name, value in run.snapshots.items():
+        params[name] = jnp.asarray(value[rows, snapshots])
     models = Transformer(run.spec.model, params)
     worlds = jax.tree.map(lambda x: np.asarray(x)[rows], run.worlds())
     skills = over_seeds(lambda model, world: measure(task, model, world), models, worlds)
