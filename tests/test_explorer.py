@@ -12,8 +12,8 @@ import pytest
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
 from mnemoscope.execution.local import obtain
-from mnemoscope.explorer import Piece, packed, page
-from mnemoscope.explorer.adapters import adapter
+from mnemoscope.explorer import ExplorerRun, build_page, pack_run
+from mnemoscope.explorer.adapters import get_adapter
 from mnemoscope.models import ModelConfig, knock_out_head, parameter_shapes
 from mnemoscope.probes.skills import both_skills
 from mnemoscope.report.site import piece_of
@@ -66,7 +66,7 @@ def pieces():
 @pytest.fixture(scope="module")
 def address(pieces, tmp_path_factory):
     path = tmp_path_factory.mktemp("explorer") / "explorer.html"
-    path.write_text(page([packed(each) for each in pieces.values()]))
+    path.write_text(build_page([pack_run(each) for each in pieces.values()]))
     return path.as_uri()
 
 
@@ -130,9 +130,9 @@ def test_the_page_agrees_with_python_on_every_shape(tab):
 
 @needs_browser
 def test_a_wrong_weight_turns_the_badge_red(browser, pieces, tmp_path):
-    one = packed(pieces["two heads"])
+    one = pack_run(pieces["two heads"])
     one["golden"][0]["probabilities"][0][1] += 2e-4
-    (tmp_path / "bad.html").write_text(page([one]))
+    (tmp_path / "bad.html").write_text(build_page([one]))
     tab = browser.new_page()
     tab.goto((tmp_path / "bad.html").as_uri())
     tab.wait_for_selector(".badge.bad")
@@ -158,7 +158,7 @@ def test_prompts_are_typed_clicked_drawn_and_checked(tab, pieces):
     assert "10 tokens are too many" in tab.text_content("#warning")
     tab.fill("#typed", "2425")
     assert "2 is paired with 4 and with 5: no permutation does that." in tab.text_content("#warning")
-    tab.click("#presets button:has-text('the source\\'s trap')")
+    tab.click("#presets button:has-text('the paper\\'s trap')")
     assert tab.input_value("#typed") == "245345322"
     assert tab.text_content("#warning") == ""
     tab.click("#presets button:has-text('a random held-out sequence')")
@@ -192,7 +192,7 @@ def test_answers_and_oracles_are_the_exact_ones(tab, pieces):
 
 
 @needs_browser
-def test_a_silenced_head_changes_the_answer_as_in_python(tab, pieces):
+def test_an_ablated_head_changes_the_answer_as_in_python(tab, pieces):
     prompt = "243125"
     tab.fill("#typed", prompt)
     before = shown(tab)["probabilities"]
@@ -217,7 +217,7 @@ def test_a_silenced_head_changes_the_answer_as_in_python(tab, pieces):
 def test_an_attention_row_can_be_forced_and_read(tab):
     tab.fill("#typed", "2431")
     tab.hover("[data-key='cell-0.0-3-1']")
-    assert "Layer 0, head 0: 3 1 looks at 1 4 with weight" in tab.text_content("#look")
+    assert "Layer 0, head 0: 3 1 attends to 1 4 with weight" in tab.text_content("#attended")
     tab.click("[data-key='cell-0.0-3-1']")
     np.testing.assert_allclose(shown(tab)["attention"][0][0][3], [0, 1, 0, 0])
     tab.click("[data-key='even-0.0-2']")
@@ -233,7 +233,7 @@ def test_the_keyboard_is_enough(tab):
     tab.focus("[data-key='cell-0.0-0-0']")
     tab.keyboard.press("ArrowDown")
     tab.keyboard.press("ArrowRight")
-    assert "1 4 looks at 1 4" in tab.text_content("#look")
+    assert "1 4 attends to 1 4" in tab.text_content("#attended")
     tab.keyboard.press("Enter")
     assert shown(tab)["force"] == {"0.0": {"1": 1}}
     tab.focus("[data-key='off-0.0-zero']")
@@ -291,16 +291,16 @@ def test_play_runs_through_training_and_stops(tab):
 def test_every_cell_of_the_walk_adds_up(tab, name):
     choose(tab, name)
     wrong = tab.evaluate("""async () => {
-        const { book, modelOf } = await import('data.js'), { forward } = await import('forward.js');
-        const { walk } = await import('walk.js');
-        const run = book.runs.find((r) => r.name === document.querySelector('#run').selectedOptions[0].textContent);
-        const model = modelOf(run, run.carried[0], run.steps.length - 1), got = forward(model, run.presets[0].tokens);
+        const { readRuns, loadModel } = await import('data.js'), { forward } = await import('forward.js');
+        const { buildWalk } = await import('walk.js');
+        const run = readRuns().find((r) => r.name === document.querySelector('#run').selectedOptions[0].textContent);
+        const model = loadModel(run, run.carried[0], run.steps.length - 1), got = forward(model, run.presets[0].tokens);
         const wrong = [];
-        const lines = walk(model, got, run.token_names).flatMap((step) => step.lines);
+        const lines = buildWalk(model, got, run.token_names).flatMap((step) => step.lines);
         for (const line of lines) line.values.forEach((row, i) => row.forEach((x, j) => {
-            const how = line.how(i, j);
-            if (!how.terms.length && !how.plus.length) { if (!how.note) wrong.push(line.name); return; }
-            let sum = how.terms.reduce((s, [, a, b]) => s + a * b, 0) + how.plus.reduce((s, [, v]) => s + v, 0);
+            const how = line.derive(i, j);
+            if (!how.terms.length && !how.addends.length) { if (!how.note) wrong.push(line.name); return; }
+            let sum = how.terms.reduce((s, [, a, b]) => s + a * b, 0) + how.addends.reduce((s, [, v]) => s + v, 0);
             if (line.name.startsWith('S')) sum /= Math.sqrt(model.config.d_model / model.config.n_heads);
             if (line.name.startsWith('G')) sum = Math.max(sum, 0);
             if (Math.abs(sum - x) > 1e-9) wrong.push(`${line.name}[${i},${j}] ${sum} ${x}`);
@@ -396,8 +396,8 @@ def test_the_figure_can_be_had_alone(tab):
 @needs_browser
 def test_names_become_text_and_not_markup(browser, tmp_path):
     bad = planted("x", *SHAPES["two heads"], seeds=1)
-    bad = Piece(HOSTILE, HOSTILE, HOSTILE, bad.run, bad.carried)
-    (tmp_path / "hostile.html").write_text(page([packed(bad)]))
+    bad = ExplorerRun(HOSTILE, HOSTILE, HOSTILE, bad.run, bad.carried)
+    (tmp_path / "hostile.html").write_text(build_page([pack_run(bad)]))
     tab, trouble = browser.new_page(), []
     tab.on("dialog", lambda dialog: trouble.append(dialog.message))
     tab.on("pageerror", lambda error: trouble.append(str(error)))
@@ -420,14 +420,14 @@ def test_nothing_is_wider_than_the_screen(tab, width):
 
 def test_what_is_packed_is_the_run(pieces):
     each = pieces["two heads"]
-    found, run = packed(each), each.run
+    found, run = pack_run(each), each.run
     assert found["carried"] == [0, 1]
     assert found["seeds"] == found["opened"] == [0, 1, 2]
     skills = both_skills(run.spec.task, run.model(1), run.world(1))
     for name in ("elimination", "recall"):
         assert found["curves"][name][1][-1] == pytest.approx(float(skills[name]))
         assert found["outcomes"][name][1] == pytest.approx(float(skills[name]))
-    assert page([found]) == page([packed(each)])  # same input, same bytes
+    assert build_page([found]) == build_page([pack_run(each)])  # same input, same bytes
 
 
 def test_the_site_explores_a_setting_whose_seeds_lie_in_several_blocks(tmp_path, monkeypatch):
@@ -444,15 +444,15 @@ def test_the_site_explores_a_setting_whose_seeds_lie_in_several_blocks(tmp_path,
 
 
 def test_too_many_seeds_leave_the_page_small(pieces, monkeypatch):
-    monkeypatch.setattr("mnemoscope.explorer.pack.MOST_ENDS", 10)
-    assert packed(pieces["two heads"])["opened"] == [0, 1]
+    monkeypatch.setattr("mnemoscope.explorer.pack.MAX_FINAL_WEIGHTS", 10)
+    assert pack_run(pieces["two heads"])["opened"] == [0, 1]
 
 
 def test_skills_are_measured_once(pieces, tmp_path, monkeypatch):
     store, each = Store(tmp_path), pieces["two heads"]
-    first = packed(each, store)
+    first = pack_run(each, store)
     monkeypatch.setattr("mnemoscope.explorer.pack.over_seeds", lambda *_: pytest.fail("measured again"))
-    assert packed(each, store) == first
+    assert pack_run(each, store) == first
 
 
 def test_bad_choices_are_one_line(tmp_path, pieces):
@@ -464,11 +464,11 @@ def test_bad_choices_are_one_line(tmp_path, pieces):
         cli.explore(("abc",), seeds="1;2", store=tmp_path)
     each = pieces["two heads"]
     with pytest.raises(UserError, match=r"no seed 7 in run .*; allowed: 0, 1, 2"):
-        packed(Piece(each.id, "x", "", each.run, (7,)))
+        pack_run(ExplorerRun(each.id, "x", "", each.run, (7,)))
     lost = dataclasses.replace(each.run, good_steps=np.array([0, 30, 30]))
     with pytest.raises(
         UserError, match=r"seed 0 of run .* diverged: there are no numbers to show; choose others with --seeds"
     ):
-        packed(Piece(each.id, "x", "", lost, (0,)))
+        pack_run(ExplorerRun(each.id, "x", "", lost, (0,)))
     assert piece_of(lost, "x").carried == (1, 2)
-    assert adapter(each.run.spec.task).draws == "a random held-out sequence"
+    assert get_adapter(each.run.spec.task).draw_label == "a random held-out sequence"

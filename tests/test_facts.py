@@ -14,7 +14,7 @@ from compiled import batch_of, init, world_of
 from planted import evidence_of, planted, silent
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.explorer import packed
+from mnemoscope.explorer import pack_run
 from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
 from mnemoscope.models.rewrites import token_counts
 from mnemoscope.probes.walk import walk
@@ -502,7 +502,7 @@ def test_what_is_written_for_plain_transformers_says_no():
         UserError,
         match=r"the explorer shows plain transformers that answer in tokens; run [0-9a-f]+ has positions=False",
     ):
-        packed(piece_of(run, "x", (0,)))
+        pack_run(piece_of(run, "x", (0,)))
     with pytest.raises(ValueError, match="watch='facts' reads the task 'facts', got 'cycle'"):
         watch_of(Spec.model_validate({"task": {"kind": "cycle"}, "watch": "facts"}))
 

@@ -14,7 +14,7 @@ from compiled import batch_of, early_logits, forward, init, world_of
 from planted import SEEDS, evidence_of, planted, silent
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.explorer import packed
+from mnemoscope.explorer import pack_run
 from mnemoscope.models import ModelConfig, Transformer, knock_out_head
 from mnemoscope.models.rewrites import pair_tables, score_tables, token_counts
 from mnemoscope.probes.hops import by_level, read_after, silenced
@@ -221,7 +221,7 @@ def test_what_is_written_for_plain_transformers_says_no():
     with pytest.raises(UserError, match="a plain transformer's attention; this model has causal=False"):
         walk(run.model(0), [0, 1, 2], task.token_names)
     with pytest.raises(UserError, match=r"run [0-9a-f]+ has causal=False"):
-        packed(piece_of(run, "x", (0,)))
+        pack_run(piece_of(run, "x", (0,)))
     with pytest.raises(ValueError, match="watch='hops' reads the task 'hops', got 'cycle'"):
         watch_of(Spec.model_validate({"task": {"kind": "cycle"}, "watch": "hops"}))
 
@@ -337,7 +337,7 @@ def hard_runs(four=CHANCE, two=SECOND, mixture=THIRD, long=400):
     return {
         "hard/k=1": looked_at(K1, {1: FIRST}), "hard/k=2": looked_at(K2, {1: CHANCE, 2: two}),
         "hard/k=4": looked_at(K4, {1: CHANCE, 2: CHANCE, 4: four}), "mixture/k=4": looked_at(K4, {1: FIRST, 2: SECOND, 4: mixture}),
-        "long/k=4": looked_at(K4, {1: CHANCE, 2: CHANCE, 4: four}, steps=long),
+        "long/k=4": looked_at(K4, {1: CHANCE, 2: CHANCE, 4: four}, steps=score_tables),
     }  # fmt: skip
 
 

@@ -156,7 +156,7 @@ def luminance(colour):
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
 
-@pytest.mark.parametrize("sheet", ["report/site/site.css", "explorer/style.css"])
+@pytest.mark.parametrize("sheet", ["report/site/site.css", "explorer/static/theme.css"])
 def test_text_has_the_contrast_of_wcag_aa(sheet):
     """4.5 to 1 for every colour that text has, on the paper and on the band, in light and in dark."""
     text = (HOME / sheet).read_text()

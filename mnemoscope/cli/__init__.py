@@ -466,7 +466,7 @@ def explore(
         open_: Open it in the browser.
     """
     from mnemoscope.execution.local import compiled, use_all_devices
-    from mnemoscope.explorer import packed, page
+    from mnemoscope.explorer import build_page, pack_run
     from mnemoscope.report.site import piece_of, pieces
 
     try:
@@ -482,8 +482,8 @@ def explore(
         parts = []
         for piece in found:
             status.update(f"measuring {piece.name}")
-            parts.append(packed(piece, kept))
-    _write(out, page(parts))
+            parts.append(pack_run(piece, kept))
+    _write(out, build_page(parts))
     if open_:
         _browse(out)
 

@@ -1,7 +1,8 @@
 """HOW IT IS PLAYED: one offline page that runs trained models in the browser.
 
-The page is the files of this folder as they are: `page.html` with `style.css` inside, each JavaScript module as a data
-address in an import map (so there is no build step and no network), and the runs as JSON. Same runs, same bytes.
+The page is the files of `static/` as they are: `page.html` with the style sheets inside, each
+JavaScript module as a data address in an import map (so there is no build step and no network), and
+the runs as JSON. Same runs, same bytes.
 """
 
 import base64
@@ -11,31 +12,56 @@ from importlib import resources
 from typing import Any
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.explorer.pack import Piece, packed
+from mnemoscope.explorer.pack import ExplorerRun, pack_run
 
-__all__ = ["Piece", "packed", "page"]
+__all__ = ["ExplorerRun", "build_page", "pack_run"]
+
+# in this order: what comes later may change what came before
+STYLE_SHEETS = ("theme.css", "controls.css", "figures.css", "walk.css", "media.css")
 
 
-def page(pieces: Sequence[dict[str, Any]], back: str = "") -> str:
-    """The explorer for these packed runs; `back` is the address of the page that leads here, if there is one."""
-    folder = resources.files(__name__)
+def build_page(packed_runs: Sequence[dict[str, Any]], back: str = "") -> str:
+    """Build the explorer as one HTML file.
 
-    def text(name: str) -> str:
-        return folder.joinpath(name).read_text(encoding="utf-8")
+    Args:
+        packed_runs: What the page shows, each as `pack_run` gives it.
+        back: The address of the page that leads here; empty where there is none.
 
-    names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".js"))
-    modules = {name: f"data:text/javascript;base64,{base64.b64encode(text(name).encode()).decode()}" for name in names}
-    # "<" never appears inside a script element: nothing in a name can end it
-    try:
-        data = json.dumps({"runs": list(pieces)}, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    except ValueError:
-        raise UserError("a run holds numbers that are not finite: there is nothing to explore") from None
+    Raises:
+        UserError: A run holds numbers that are not finite.
+    """
     parts = {
-        "__STYLE__": text("style.css"), "__MODULES__": json.dumps({"imports": modules}), "__DATA__": data,
+        "__STYLE__": "\n".join(_read_static(name) for name in STYLE_SHEETS),
+        "__MODULES__": json.dumps({"imports": _encode_modules()}),
+        "__DATA__": _encode_runs(packed_runs),
         "__BACK__": f'<a href="{back}">Back to the overview</a>' if back else "",
-    }  # fmt: skip
-    whole = text("page.html")
-    for name, part in parts.items():
-        before, _, after = whole.partition(name)
-        whole = f"{before}{part}{after}"
-    return whole
+    }
+    page = _read_static("page.html")
+    for placeholder, part in parts.items():
+        before, _, after = page.partition(placeholder)
+        page = f"{before}{part}{after}"
+    return page
+
+
+def _read_static(name: str) -> str:
+    """Read one of the browser's files."""
+    return resources.files(__name__).joinpath("static", name).read_text(encoding="utf-8")
+
+
+def _encode_modules() -> dict[str, str]:
+    """Encode every JavaScript module as the data address that its name stands for."""
+    folder = resources.files(__name__).joinpath("static")
+    names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".js"))
+    encoded = {name: base64.b64encode(_read_static(name).encode()).decode() for name in names}
+    return {name: f"data:text/javascript;base64,{text}" for name, text in encoded.items()}
+
+
+def _encode_runs(packed_runs: Sequence[dict[str, Any]]) -> str:
+    """Encode runs as JSON that can stand inside a script element."""
+    try:
+        text = json.dumps({"runs": list(packed_runs)}, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        message = "a run holds numbers that are not finite: there is nothing to explore"
+        raise UserError(message) from None
+    # without "<" nothing in a name can end the element
+    return text.replace("<", "\\u003c")

@@ -1,6 +1,7 @@
-"""What the explorer has to know of a task on the Python side: its world as plain lists, its skills, and good prompts.
+"""What the explorer has to know of a task in Python: its world, its skills, and good prompts.
 
-The JavaScript half is `tasks.js`. A task without an adapter is shown all the same, with no oracle and no skills.
+The JavaScript half is `static/tasks.js`. A task without an adapter is shown all the same, with no
+oracle and no skills.
 """
 
 from collections.abc import Callable
@@ -16,74 +17,150 @@ from mnemoscope.models import Transformer
 from mnemoscope.probes.skills import both_skills
 from mnemoscope.tasks import Cycle, Permutation, Split, Task
 
-MOST_MAPPINGS = 1000  # of a world; beyond, the oracle of the training mappings is left out
+# mappings of a world; beyond, the oracle of the training mappings is left out
+MAX_MAPPINGS = 1000
+
+PAPER_SYMBOLS = 5  # of the paper's permutations
+PAPER_TRAP = [2, 4, 5, 3, 4, 5, 3, 2, 2]
+PAPER_EXAMPLE = [2, 3, 1, 5, 4, 4, 3, 2, 5]
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """The Python half of a task's adapter."""
+    """The Python half of a task's adapter.
 
-    draws: str  # the label of the button that draws a prompt
-    presets: Callable[[Any, Any], list[dict[str, Any]]]
-    world: Callable[[Any], Any]
-    skills: Callable[[Any, Transformer, Any], dict[str, Array]] | None
+    Attributes:
+        draw_label: The label of the button that draws a random prompt.
+        make_presets: From a task and a seed's world, prompts worth trying.
+        export_world: From a seed's world, what the page needs of it, as JSON.
+        measure_skills: From a task, a model and its world, accuracies by name; None: it has none.
+    """
+
+    draw_label: str
+    make_presets: Callable[[Any, Any], list[dict[str, Any]]]
+    export_world: Callable[[Any], Any]
+    measure_skills: Callable[[Any, Transformer, Any], dict[str, Array]] | None
 
 
-def _preset(name: str, tokens: list[int], why: str) -> dict[str, Any]:
+def get_adapter(task: Task) -> Adapter:
+    """Find the adapter of a task; a task without one gets that of any task.
+
+    Args:
+        task: What a run was trained on.
+    """
+    return ADAPTERS.get(type(task), PLAIN)
+
+
+def _make_preset(name: str, tokens: list[int], why: str) -> dict[str, Any]:
+    """Name a prompt, and say what is to be seen with it."""
     return {"name": name, "tokens": tokens, "why": why}
 
 
-def _permutation_presets(task: Permutation, world: Split) -> list[dict[str, Any]]:
-    v, mapping = task.n_symbols, np.asarray(world.held_out)[0]
-    pairs = [[x + 1, int(mapping[x]) + 1] for x in range(v)]
-    flat = [token for pair in pairs for token in pair]
-    whole, trap = flat[: task.n_ctx], [*flat[:-2], flat[0]]
-    found = [_preset("a held-out mapping", whole, "A mapping that this seed never trained on, in order."),
-             _preset("the trap", trap, "The first x again: recall its answer, or eliminate?")]  # fmt: skip
-    if v == 5:
-        found = [
-            _preset("the source's trap", [2, 4, 5, 3, 4, 5, 3, 2, 2],
-                    "The source's probe: the small model answers the unused 1, the larger one recalls 4."),
-            _preset("the source's example", [2, 3, 1, 5, 4, 4, 3, 2, 5], "The source's example of elimination, step by step."),
-            *found,
-        ]  # fmt: skip
-    return found
+def _export_nothing(world: Any) -> None:
+    """The page needs nothing of such a world."""
 
 
-def _permutation_world(world: Split) -> dict[str, Any]:
-    return {name: np.asarray(part)[:MOST_MAPPINGS].tolist() if len(part) <= MOST_MAPPINGS or name == "held_out" else []
-            for name, part in world._asdict().items()}  # fmt: skip
+# ---- permutations
 
 
-def _cycle_presets(task: Cycle, world: tuple[()]) -> list[dict[str, Any]]:
-    rows = [[int(t) for t in row[:-1]] for row in task.sequences()]
-    names = task.token_names
-    return [_preset("".join(names[t] for t in row), row, "A stretch of the cycle.") for row in rows[:3]] + [
-        _preset(names[0] * task.length, [0] * task.length, "A prompt that no training shows.")
+def _make_permutation_presets(task: Permutation, world: Split) -> list[dict[str, Any]]:
+    """A held-out mapping, whole and as a trap; before them the paper's prompts where they fit."""
+    mapping = np.asarray(world.held_out)[0]
+    tokens = [token for x, y in enumerate(mapping) for token in (x + 1, int(y) + 1)]
+    presets = [
+        _make_preset(
+            "a held-out mapping",
+            tokens[: task.n_ctx],
+            "A mapping that this seed never trained on, in order.",
+        ),
+        _make_preset(
+            "the trap",
+            [*tokens[:-2], tokens[0]],
+            "The first x again: recall its answer, or eliminate?",
+        ),
+    ]
+    if task.n_symbols == PAPER_SYMBOLS:
+        return [*_make_paper_presets(), *presets]
+    return presets
+
+
+def _make_paper_presets() -> list[dict[str, Any]]:
+    """The prompts that the paper prints."""
+    return [
+        _make_preset(
+            "the paper's trap",
+            PAPER_TRAP,
+            "The paper's probe: the small model answers the unused 1, the larger one recalls 4.",
+        ),
+        _make_preset(
+            "the paper's example",
+            PAPER_EXAMPLE,
+            "The paper's example of elimination, step by step.",
+        ),
     ]
 
 
-def _cycle_skills(task: Cycle, model: Transformer, world: tuple[()]) -> dict[str, Array]:
+def _export_split(world: Split) -> dict[str, Any]:
+    """Export the mappings: some of the held-out ones, and those of training where they are few."""
+    exported = {}
+    for name, mappings in world._asdict().items():
+        is_shown = len(mappings) <= MAX_MAPPINGS or name == "held_out"
+        exported[name] = np.asarray(mappings)[:MAX_MAPPINGS].tolist() if is_shown else []
+    return exported
+
+
+# ---- cycles
+
+
+def _make_cycle_presets(task: Cycle, world: tuple[()]) -> list[dict[str, Any]]:
+    """Three stretches of the cycle, and one token over and over."""
+    names = task.token_names
+    presets = []
+    for sequence in task.sequences()[:3]:
+        tokens = [int(token) for token in sequence[:-1]]
+        name = "".join(names[token] for token in tokens)
+        presets.append(_make_preset(name, tokens, "A stretch of the cycle."))
+    same = [0] * task.length
+    presets.append(_make_preset(names[0] * task.length, same, "A prompt that no training shows."))
+    return presets
+
+
+def _measure_accuracy(task: Cycle, model: Transformer, world: tuple[()]) -> dict[str, Array]:
+    """Measure the accuracy over all sequences."""
     sequences = jnp.asarray(task.sequences())
     logits = jax.vmap(model)(sequences[:, :-1])
-    return {"right": (logits.argmax(axis=-1) == sequences[:, 1:]).mean()}
+    return {"accuracy": (logits.argmax(axis=-1) == sequences[:, 1:]).mean()}
 
 
-def _any_presets(task: Task, world: Any) -> list[dict[str, Any]]:
+# ---- any other task
+
+
+def _make_plain_presets(task: Task, world: Any) -> list[dict[str, Any]]:
+    """A sequence of the task, and its start."""
     tokens = np.asarray(task.sample(world, key=jax.random.key(0)).tokens).tolist()
     return [
-        _preset("a training sequence", tokens, "Drawn from the task."),
-        _preset("its start", tokens[:1], "One token."),
+        _make_preset("a training sequence", tokens, "Drawn from the task."),
+        _make_preset("its start", tokens[:1], "One token."),
     ]
 
 
 ADAPTERS: dict[type[Task], Adapter] = {
-    Permutation: Adapter("a random held-out sequence", _permutation_presets, _permutation_world, both_skills),
-    Cycle: Adapter("a random stretch", _cycle_presets, lambda world: None, _cycle_skills),
+    Permutation: Adapter(
+        draw_label="a random held-out sequence",
+        make_presets=_make_permutation_presets,
+        export_world=_export_split,
+        measure_skills=both_skills,
+    ),
+    Cycle: Adapter(
+        draw_label="a random stretch",
+        make_presets=_make_cycle_presets,
+        export_world=_export_nothing,
+        measure_skills=_measure_accuracy,
+    ),
 }
-PLAIN = Adapter("random tokens", _any_presets, lambda world: None, None)
-
-
-def adapter(task: Task) -> Adapter:
-    """The adapter of a task."""
-    return ADAPTERS.get(type(task), PLAIN)
+PLAIN = Adapter(
+    draw_label="random tokens",
+    make_presets=_make_plain_presets,
+    export_world=_export_nothing,
+    measure_skills=None,
+)

@@ -1,9 +1,10 @@
 """What the explorer carries of a run: weights, curves, and golden answers to check itself.
 
-Some seeds are *carried* with every snapshot, so that their training can be scrubbed through; every other seed that
-finished can be opened at its end, so that the odd ones can be looked at (unless there are so many that the page would swell).
-Skills are measured for every seed at the end of training (the strip) and for the carried seeds at every snapshot (the
-curves). A golden answer is the Python model's, with and without a silenced part; the page shows how far its own are off.
+Some seeds are *carried* with every snapshot, so that their training can be scrubbed through; every
+other seed that finished can be *opened* at its end, unless there are so many that the page would
+swell. Skills are measured for every seed at the end of training (the strip) and for the carried
+seeds at every snapshot (the curves). A golden answer is the Python model's, with and without an
+ablated part; the page shows how far its own are off.
 """
 
 import base64
@@ -17,25 +18,36 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.core.axes import Array
+from mnemoscope.core.axes import Array, Params
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import described, source_fingerprint
 from mnemoscope.core.numerics import fixed_numerics
-from mnemoscope.explorer.adapters import adapter
-from mnemoscope.models import Transformer, parameter_shapes
+from mnemoscope.explorer.adapters import get_adapter
+from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
 from mnemoscope.probes.ablation import cases, edits
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.store import Store
 from mnemoscope.studies.runner import SHARED
 from mnemoscope.training.loop import Run
 
-MOST_TOKENS = 128  # the page draws one button and one bar for each token
-MOST_ENDS = 1_000_000  # numbers in the weights of seeds that are there at their end alone
+MAX_TOKENS = 128  # the page draws one button and one bar for each token
+MAX_FINAL_WEIGHTS = 1_000_000  # numbers in the weights of seeds that are there at their end alone
+
+# a metric's value by seed, or by seed and snapshot
+Metrics = dict[str, list]
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A run to carry, what to call it, and which of its seeds go along."""
+class ExplorerRun:
+    """A run for the explorer.
+
+    Attributes:
+        id: What addresses of the page call it: the start of its digest will do.
+        name: What the page calls it.
+        about: One sentence below the name.
+        run: The run itself.
+        carried: Seeds that go along with every snapshot; the others with their end alone.
+    """
 
     id: str
     name: str
@@ -45,112 +57,221 @@ class Piece:
 
 
 @fixed_numerics()
-def packed(piece: Piece, store: Store | None = None) -> dict[str, Any]:
-    """A run as the page reads it; `store` remembers skills that were measured before."""
-    run, task = piece.run, piece.run.spec.task
-    if task.d_vocab > MOST_TOKENS:
-        raise UserError(f"run {piece.id} has {task.d_vocab} tokens; the explorer shows at most {MOST_TOKENS}")
-    if (unusual := run.spec.model.unusual) or task.d_vocab_out != task.d_vocab:
-        why = ", ".join(unusual) or f"{task.d_vocab_out} answers that are no tokens"
-        raise UserError(f"the explorer shows plain transformers that answer in tokens; run {piece.id} has {why}")
-    if missing := set(piece.carried) - set(run.seeds):
-        raise UserError(f"no seed {min(missing)} in run {piece.id}; allowed: {', '.join(map(str, run.seeds))}")
-    if diverged := [seed for seed in piece.carried if run.outcome(seed) == "diverged"]:
-        raise UserError(
-            f"seed {diverged[0]} of run {piece.id} diverged: there are no numbers to show; choose others with --seeds"
-        )
-    known, at = adapter(task), [run.seeds.index(seed) for seed in piece.carried]
+def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str, Any]:
+    """Pack a run as the page reads it.
+
+    Args:
+        explorer_run: The run, and which of its seeds are carried.
+        store: Where skills that were measured before are remembered; None measures them.
+
+    Raises:
+        UserError: The page cannot show such a run, or a carried seed is missing or diverged.
+    """
+    _check(explorer_run)
+    run = explorer_run.run
+    task = run.spec.task
+    adapter = get_adapter(task)
     steps = run.spec.snapshot_steps()
     shapes = parameter_shapes(run.spec.model, task.d_vocab, task.n_ctx)
-    weights = _flat(run, at, range(len(steps)))
-    others = [i for i, seed in enumerate(run.seeds) if seed not in piece.carried and run.finished[i]]
-    others = others if len(others) * weights.shape[2] <= MOST_ENDS else []
-    ends_of = _flat(run, others, [len(steps) - 1])
-    opened = [*piece.carried, *(run.seeds[i] for i in others)]
-    ends, curves = _skills(piece, store)
-    worlds = [known.world(run.world(seed)) for seed in opened]
-    presets = known.presets(task, run.world(piece.carried[0]))
+    carried_rows = _rows_of(run, explorer_run.carried)
+    final_rows = _choose_final_rows(explorer_run)
+    opened = [*explorer_run.carried, *(run.seeds[row] for row in final_rows)]
+    carried_weights = _flatten_weights(run, carried_rows, range(len(steps)))
+    final_weights = _flatten_weights(run, final_rows, [len(steps) - 1])
+    outcomes, curves = _measure_skills(explorer_run, store)
+    presets = adapter.make_presets(task, run.world(explorer_run.carried[0]))
+    prompts = [preset["tokens"] for preset in presets]
     return {
-        "id": piece.id, "name": piece.name, "about": piece.about, "spec": run.spec.model_dump(mode="json"),
-        "token_names": list(task.token_names), "n_ctx": task.n_ctx, "draws": known.draws, "steps": list(steps),
-        "seeds": list(run.seeds), "carried": list(piece.carried), "opened": opened, "presets": presets, "worlds": worlds,
-        "outcomes": ends | {"loss": _short(run.losses[:, -1])},
-        "loss_steps": run.loss_steps.tolist(), "losses": [_short(row) for row in run.losses[[*at, *others]]],
+        "id": explorer_run.id,
+        "name": explorer_run.name,
+        "about": explorer_run.about,
+        "spec": run.spec.model_dump(mode="json"),
+        "token_names": list(task.token_names),
+        "n_ctx": task.n_ctx,
+        "draw_label": adapter.draw_label,
+        "steps": list(steps),
+        "seeds": list(run.seeds),
+        "carried": list(explorer_run.carried),
+        "opened": opened,
+        "presets": presets,
+        "worlds": [adapter.export_world(run.world(seed)) for seed in opened],
+        "outcomes": outcomes | {"loss": _round(run.losses[:, -1])},
+        "loss_steps": run.loss_steps.tolist(),
+        "losses": [_round(row) for row in run.losses[[*carried_rows, *final_rows]]],
         "curves": curves,
         "parameters": [[name, list(shape)] for name, shape in shapes.items()],
-        "weights": base64.b64encode(weights.astype("<f4").tobytes() + ends_of.astype("<f4").tobytes()).decode(),
-        "golden": _golden(piece, opened, [preset["tokens"] for preset in presets]),
-    }  # fmt: skip
+        "weights": _encode_weights(carried_weights, final_weights),
+        "golden": _golden_answers(explorer_run, opened, prompts),
+    }
 
 
-def _flat(run: Run, rows: Sequence[int], snaps: Sequence[int]) -> np.ndarray:
+def _check(explorer_run: ExplorerRun) -> None:
+    """Refuse what the page cannot show."""
+    name = explorer_run.id
+    run = explorer_run.run
+    task = run.spec.task
+    if task.d_vocab > MAX_TOKENS:
+        size = f"{task.d_vocab} tokens; the explorer shows at most {MAX_TOKENS}"
+        raise UserError(f"run {name} has {size}")
+    unusual = run.spec.model.unusual
+    if unusual or task.d_vocab_out != task.d_vocab:
+        why = ", ".join(unusual) or f"{task.d_vocab_out} answers that are no tokens"
+        shown = "plain transformers that answer in tokens"
+        raise UserError(f"the explorer shows {shown}; run {name} has {why}")
+    missing = set(explorer_run.carried) - set(run.seeds)
+    if missing:
+        allowed = ", ".join(map(str, run.seeds))
+        raise UserError(f"no seed {min(missing)} in run {name}; allowed: {allowed}")
+    diverged = [seed for seed in explorer_run.carried if run.outcome(seed) == "diverged"]
+    if diverged:
+        advice = "there are no numbers to show; choose others with --seeds"
+        raise UserError(f"seed {diverged[0]} of run {name} diverged: {advice}")
+
+
+def _rows_of(run: Run, seeds: Sequence[int]) -> list[int]:
+    """Where these seeds stand in the arrays of a run."""
+    return [run.seeds.index(seed) for seed in seeds]
+
+
+def _choose_final_rows(explorer_run: ExplorerRun) -> list[int]:
+    """Rows of the seeds that go along at their end alone; none where they are too many."""
+    run = explorer_run.run
+    others = set(run.seeds) - set(explorer_run.carried)
+    rows = [row for row, seed in enumerate(run.seeds) if seed in others and run.finished[row]]
+    size = sum(int(np.prod(value.shape[2:])) for value in run.snapshots.values())
+    return rows if len(rows) * size <= MAX_FINAL_WEIGHTS else []
+
+
+def _flatten_weights(run: Run, rows: Sequence[int], snapshots: Sequence[int]) -> np.ndarray:
     """All parameters of some seeds at some snapshots in one row: (seed, snapshot, number)."""
-    sizes = {name: int(np.prod(value.shape[2:])) for name, value in run.snapshots.items()}
     shapes = parameter_shapes(run.spec.model, run.spec.task.d_vocab, run.spec.task.n_ctx)
-    parts = [
-        run.snapshots[name][list(rows)][:, list(snaps)].reshape(len(rows), len(snaps), sizes[name]) for name in shapes
-    ]
+    parts = []
+    for name in shapes:
+        value = run.snapshots[name]
+        size = int(np.prod(value.shape[2:]))
+        chosen = value[list(rows)][:, list(snapshots)]
+        parts.append(chosen.reshape(len(rows), len(snapshots), size))
     return np.concatenate(parts, axis=2)
 
 
-def _short(values: np.ndarray) -> list[float | None]:
+def _encode_weights(*parts: np.ndarray) -> str:
+    """Encode weights as little-endian floats in base64, one part after the other."""
+    return base64.b64encode(b"".join(part.astype("<f4").tobytes() for part in parts)).decode()
+
+
+def _round(values: np.ndarray) -> list[float | None]:
     """Six digits are enough for eyes; None is what a diverged seed has."""
     return [float(f"{x:.6g}") if np.isfinite(x) else None for x in np.asarray(values, float)]
 
 
-def _skills(piece: Piece, store: Store | None) -> tuple[dict[str, list], dict[str, list]]:
-    """Skills of every seed at the end, and of the carried seeds at every snapshot, in one compiled sweep."""
-    run, probe = piece.run, adapter(piece.run.spec.task).skills
-    if probe is None:
+def _measure_skills(explorer_run: ExplorerRun, store: Store | None) -> tuple[Metrics, Metrics]:
+    """Measure skills of every seed at the end, and of the carried seeds at every snapshot.
+
+    Args:
+        explorer_run: The run, and which of its seeds are carried.
+        store: Where they are looked up first, and kept.
+
+    Returns:
+        What every seed came to, and the curves of the carried ones.
+    """
+    if get_adapter(explorer_run.run.spec.task).measure_skills is None:
         return {}, {}
-    code = source_fingerprint(*SHARED, "explorer/adapters.py")
-    text = f"{code} {run.spec.digest()} {run.seeds} {piece.carried} {described(run.origins)}"
-    key = f"explorer {hashlib.sha256(text.encode()).hexdigest()}"
-    if store and (body := store.finding(key)) and {"ends", "curves"} <= set(body):
-        return body["ends"], body["curves"]
-    at = [run.seeds.index(seed) for seed in piece.carried]
-    n_snap = len(run.spec.snapshot_steps())
-    rows = np.array([*range(len(run.seeds)), *np.repeat(at, n_snap)])
-    snaps = np.array([*[n_snap - 1] * len(run.seeds), *np.tile(np.arange(n_snap), len(at))])
-    models = Transformer(
-        run.spec.model, {name: jnp.asarray(value[rows, snaps]) for name, value in run.snapshots.items()}
-    )
-    worlds = jax.tree.map(lambda x: np.asarray(x)[rows], run.worlds())
-    task = run.spec.task
-    found = over_seeds(lambda model, world: probe(task, model, world), models, worlds)
-    ends = {name: _short(values[: len(run.seeds)]) for name, values in found.items()}
-    curves = {
-        name: [_short(row) for row in values[len(run.seeds) :].reshape(len(at), n_snap)]
-        for name, values in found.items()
-    }
+    key = _skills_key(explorer_run)
+    found = store.finding(key) if store else None
+    if found and {"ends", "curves"} <= set(found):
+        return found["ends"], found["curves"]
+    ends, curves = _sweep_skills(explorer_run)
     if store:
         store.keep_finding(key, {"ends": ends, "curves": curves})
     return ends, curves
 
 
-def _golden(piece: Piece, opened: Sequence[int], prompts: Sequence[list[int]]) -> list[dict[str, Any]]:
-    """Answers of the Python model: two presets, the first and the last seed and a carried one in mid-training, whole and
-    silenced."""
-    config, last = piece.run.spec.model, len(piece.run.spec.snapshot_steps()) - 1
+def _skills_key(explorer_run: ExplorerRun) -> str:
+    """What the skills of a run are stored under: the code that measures them, and what it reads."""
+    run = explorer_run.run
+    code = source_fingerprint(*SHARED, "explorer/adapters.py")
+    origins = described(run.origins)
+    text = f"{code} {run.spec.digest()} {run.seeds} {explorer_run.carried} {origins}"
+    return f"explorer {hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _sweep_skills(explorer_run: ExplorerRun) -> tuple[Metrics, Metrics]:
+    """Measure ends and curves in one compiled sweep."""
+    run = explorer_run.run
+    task = run.spec.task
+    measure = get_adapter(task).measure_skills
+    assert measure is not None
+    n_seeds = len(run.seeds)
+    n_snapshots = len(run.spec.snapshot_steps())
+    carried_rows = _rows_of(run, explorer_run.carried)
+    n_carried = len(carried_rows)
+    # every seed at its last snapshot, then each carried seed at every snapshot
+    rows = np.array([*range(n_seeds), *np.repeat(carried_rows, n_snapshots)])
+    last = np.full(n_seeds, n_snapshots - 1)
+    snapshots = np.array([*last, *np.tile(np.arange(n_snapshots), n_carried)])
+    params: Params = {}
+    for name, value in run.snapshots.items():
+        params[name] = jnp.asarray(value[rows, snapshots])
+    models = Transformer(run.spec.model, params)
+    worlds = jax.tree.map(lambda x: np.asarray(x)[rows], run.worlds())
+    skills = over_seeds(lambda model, world: measure(task, model, world), models, worlds)
+    ends = {name: _round(values[:n_seeds]) for name, values in skills.items()}
+    curves = {}
+    for name, values in skills.items():
+        by_seed = values[n_seeds:].reshape(n_carried, n_snapshots)
+        curves[name] = [_round(row) for row in by_seed]
+    return ends, curves
+
+
+def _golden_answers(
+    explorer_run: ExplorerRun,
+    opened: Sequence[int],
+    prompts: Sequence[list[int]],
+) -> list[dict[str, Any]]:
+    """Answers of the Python model, whole and with each part ablated.
+
+    Args:
+        explorer_run: The run, and which of its seeds are carried.
+        opened: All seeds in the page. Asked are the first, the last, and a carried one half-way.
+        prompts: Of these the first two are asked.
+    """
+    config = explorer_run.run.spec.model
+    last = len(explorer_run.run.spec.snapshot_steps()) - 1
 
     @jax.jit
-    def asked(model: Transformer, tokens: Array) -> Array:
-        return jax.vmap(lambda edits: jax.nn.softmax(model(tokens, edits), axis=-1))(edits(config))
+    def answer(model: Transformer, tokens: Array) -> Array:
+        def ablated(knock_out: Any) -> Array:
+            return jax.nn.softmax(model(tokens, knock_out), axis=-1)
 
-    def silenced(case: str) -> dict[str, str]:
-        if case == "none":
-            return {}
-        layer, part = re.fullmatch(r"L(\d+) ?(.*)", case).groups()  # pyright: ignore[reportOptionalMemberAccess]
-        if part == "mlp":
-            return {f"mlp{layer}": "zero"}
-        heads = range(config.n_heads) if part == "attention" else [int(part.removeprefix("H"))]
-        return {f"{layer}.{head}": "zero" for head in heads}
+        return jax.vmap(ablated)(edits(config))
 
-    found = []
-    for seed, at in sorted({(opened[0], last), (piece.carried[-1], last // 2), (opened[-1], last)}):
+    golden = []
+    asked = {(opened[0], last), (explorer_run.carried[-1], last // 2), (opened[-1], last)}
+    for seed, snapshot in sorted(asked):
+        model = explorer_run.run.model(seed, snapshot)
         for tokens in prompts[:2]:
-            answers = np.asarray(asked(piece.run.model(seed, at), jnp.array(tokens)), float)
-            for case, p in zip(cases(config), answers, strict=True):
-                found.append({"seed": seed, "at": at, "tokens": tokens, "off": silenced(case),
-                              "probabilities": np.round(p, 8).tolist()})  # fmt: skip
-    return found
+            answers = np.asarray(answer(model, jnp.array(tokens)), float)
+            for case, probabilities in zip(cases(config), answers, strict=True):
+                golden.append(
+                    {
+                        "seed": seed,
+                        "at": snapshot,
+                        "tokens": tokens,
+                        "off": _ablated_parts(config, case),
+                        "probabilities": np.round(probabilities, 8).tolist(),
+                    }
+                )
+    return golden
+
+
+def _ablated_parts(config: ModelConfig, case: str) -> dict[str, str]:
+    """What a case of `cases` ablates, as the page's addresses name it."""
+    if case == "none":
+        return {}
+    named = re.fullmatch(r"L(\d+) ?(.*)", case)
+    assert named is not None
+    layer, part = named.groups()
+    if part == "mlp":
+        return {f"mlp{layer}": "zero"}
+    heads = range(config.n_heads) if part == "attention" else [int(part.removeprefix("H"))]
+    return {f"{layer}.{head}": "zero" for head in heads}

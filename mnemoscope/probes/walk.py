@@ -200,7 +200,7 @@ class _Way:
         sentence = (
             f"Three views of the same vectors; nothing is written yet, so the answers stay {', '.join(self.answers())}."
         )
-        self.steps.append(Step("Ask, offer and carry: queries, keys and values", tuple(lines), sentence))
+        self.steps.append(Step("Q, K, V: queries, keys and values", tuple(lines), sentence))
 
     def attend(self, layer: int, head: int) -> None:
         """One head: scores, mask, softmax, and the values it carries."""

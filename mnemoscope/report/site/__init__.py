@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mnemoscope.execution.local import obtain
-from mnemoscope.explorer import Piece, packed
-from mnemoscope.explorer import page as explorer_page
+from mnemoscope.explorer import ExplorerRun, build_page, pack_run
 from mnemoscope.report import results
 from mnemoscope.report.figures import claim_figures, svg
 from mnemoscope.report.output import writing
@@ -71,11 +70,11 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
         write("walk-through.html", walk_page(found, title(model, found), 4, back="index.html"))
     if shown:
         tell("the explorer")
-        write("explorer.html", explorer_page([packed(piece, store) for piece in shown], back="index.html"))
+        write("explorer.html", build_page([pack_run(piece, store) for piece in shown], back="index.html"))
     return written
 
 
-def pieces(store: Store) -> list[Piece]:
+def pieces(store: Store) -> list[ExplorerRun]:
     """What the site's explorer carries: each study's chosen settings at the quick scale, where they are stored."""
     found = []
     for study in STUDIES.values():
@@ -89,7 +88,7 @@ def pieces(store: Store) -> list[Piece]:
     return found
 
 
-def piece_of(run: Run, name: str, seeds: tuple[int, ...] = ()) -> Piece:
+def piece_of(run: Run, name: str, seeds: tuple[int, ...] = ()) -> ExplorerRun:
     """A stored run for the explorer, with as many seeds as the site carries."""
     spec = run.spec
     model = spec.model
@@ -100,7 +99,7 @@ def piece_of(run: Run, name: str, seeds: tuple[int, ...] = ()) -> Piece:
     made = "imported, not trained here" if spec.imported else f"{spec.steps:,} steps of {spec.batch} sequences"
     text = f"{', '.join(parts)}; {spec.task.kind}: {task}; {made}."
     finished = tuple(seed for seed in run.seeds if run.outcome(seed) == "finished")
-    return Piece(spec.digest(), name, text, run, seeds or finished[:CARRIED] or run.seeds[:1])
+    return ExplorerRun(spec.digest(), name, text, run, seeds or finished[:CARRIED] or run.seeds[:1])
 
 
 def _row(study: Study, claim: Claim, found: dict[Any, Ledger]) -> dict[str, Any]:

@@ -1,17 +1,35 @@
 // Filtering and sorting of the ledger; without it every row is there, in order.
-const form = document.getElementById("filters"), list = document.getElementById("rows"), rows = [...list.children];
-const rank = { reproduced: 0, partly: 1, refuted: 2, undecided: 3, none: 4 };
-function show() {
-  const { study, verdict, sort } = Object.fromEntries(new FormData(form));
-  const key = sort === "verdict" ? (row) => rank[row.dataset.verdict] * 1000 + Number(row.dataset.order) : (row) => Number(row.dataset.order);
-  rows.sort((a, b) => key(a) - key(b)).forEach((row) => {
-    row.hidden = Boolean((study && row.dataset.study !== study) || (verdict && row.dataset.verdict !== verdict));
-    list.append(row);
-  });
-  form.elements.shown.value = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims`;
+
+const form = document.getElementById("filters");
+const list = document.getElementById("rows");
+const rows = [...list.children];
+const VERDICTS = ["reproduced", "partly", "refuted", "undecided", "none"];
+
+const byClaim = (row) => Number(row.dataset.order);
+const byVerdict = (row) => VERDICTS.indexOf(row.dataset.verdict) * 1000 + byClaim(row);
+
+function isShown({ dataset }, { study, verdict }) {
+  return (!study || dataset.study === study) && (!verdict || dataset.verdict === verdict);
 }
+
+function render() {
+  const chosen = Object.fromEntries(new FormData(form));
+  const key = chosen.sort === "verdict" ? byVerdict : byClaim;
+  rows.sort((a, b) => key(a) - key(b));
+  for (const row of rows) {
+    row.hidden = !isShown(row, chosen);
+    list.append(row);
+  }
+  const shown = rows.filter((row) => !row.hidden).length;
+  form.elements.shown.value = `${shown} of ${rows.length} claims`;
+}
+
+function openAskedRow() {
+  const asked = document.getElementById(location.hash.slice(1));
+  if (asked?.matches("details")) asked.open = true;
+}
+
 form.hidden = false;
-form.addEventListener("input", show);
-show();
-const asked = document.getElementById(location.hash.slice(1));
-if (asked?.matches("details")) asked.open = true;
+form.addEventListener("input", render);
+render();
+openAskedRow();

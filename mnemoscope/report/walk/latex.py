@@ -115,7 +115,7 @@ def latex(walk: Walk, title: str, digits: int) -> str:
         lines.append(rf"\subsection*{{{i}. {plain(step.title)}}}")
         lines += [_matrix(line, digits) for line in step.lines]
         lines.append(rf"\textit{{{plain(step.sentence)}}}")
-    lines += [r"\subsection*{Who made the logits}", *_contributions(walk, digits), r"\end{document}", ""]
+    lines += [r"\subsection*{Direct logit attribution}", *_contributions(walk, digits), r"\end{document}", ""]
     return "\n".join(lines)
 
 

@@ -14,29 +14,160 @@ TOKENS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0
 SIDE = 460  # pixels of the drawing
 
 STYLE = """
-:root { color-scheme: light dark; --ink: #1c1e21; --quiet: #5c6370; --paper: #ffffff; --line: #d8dce2; --band: #f4f6f8; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e8eb; --quiet: #9aa3af; --paper: #16181c; --line: #363b43; --band: #1e2127; }
+:root {
+  color-scheme: light dark;
+  --ink: #1c1e21;
+  --quiet: #5c6370;
+  --paper: #ffffff;
+  --line: #d8dce2;
+  --band: #f4f6f8;
 }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto; max-width: 60rem;
-  padding: 0 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; border-top: 1px solid var(--line); padding-top: 1rem; }
-.lines { display: flex; flex-wrap: wrap; gap: 1rem 2rem; align-items: flex-start; }
-.line { max-width: 100%; overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .85rem; }
-caption { text-align: left; white-space: nowrap; padding-bottom: .2rem; font-family: Georgia, serif; font-style: italic; }
-caption span { font: .75rem system-ui, sans-serif; color: var(--quiet); margin-left: .5rem; }
-td { padding: .1rem .45rem; text-align: right; } th { padding: .1rem .6rem .1rem 0; text-align: left; font-weight: 500;
-  color: var(--quiet); } thead th + th { text-align: right; padding: .1rem .45rem; }
-.line td:nth-child(2) { border-left: 1px solid var(--ink); } .line td:last-child { border-right: 1px solid var(--ink); }
-.line.given td { border-color: var(--line); }
-.said { background: var(--band); border-left: 3px solid #0072b2; padding: .5rem .8rem; margin: .9rem 0 0; }
-.who { margin-right: 2rem; }
-.who tbody tr:last-child td, .who tbody tr:last-child th { border-top: 1px solid var(--ink); font-weight: 600; color: var(--ink); }
-.key { font-size: .85rem; color: var(--quiet); } svg { max-width: 100%; height: auto; }
-svg text { fill: var(--ink); paint-order: stroke; stroke: var(--paper); stroke-width: 3px; } a { color: inherit; }
-@media print { * { print-color-adjust: exact; }
-  body { margin: 0; max-width: none; font-size: 11pt; } section { break-inside: avoid; } }
+
+@media (prefers-color-scheme: dark) {
+  :root {
+    --ink: #e6e8eb;
+    --quiet: #9aa3af;
+    --paper: #16181c;
+    --line: #363b43;
+    --band: #1e2127;
+  }
+}
+
+body {
+  font: 16px/1.5 system-ui, sans-serif;
+  color: var(--ink);
+  background: var(--paper);
+  margin: 2rem auto;
+  max-width: 60rem;
+  padding: 0 1rem;
+}
+
+h1 {
+  font-size: 1.6rem;
+}
+
+h2 {
+  font-size: 1.15rem;
+  margin: 2.2rem 0 .6rem;
+  border-top: 1px solid var(--line);
+  padding-top: 1rem;
+}
+
+.lines {
+  display: flex;
+  flex-wrap: wrap;
+  gap: 1rem 2rem;
+  align-items: flex-start;
+}
+
+.line {
+  max-width: 100%;
+  overflow-x: auto;
+}
+
+table {
+  border-collapse: collapse;
+  font-variant-numeric: tabular-nums;
+  font-size: .85rem;
+}
+
+caption {
+  text-align: left;
+  white-space: nowrap;
+  padding-bottom: .2rem;
+  font-family: Georgia, serif;
+  font-style: italic;
+}
+
+caption span {
+  font: .75rem system-ui, sans-serif;
+  color: var(--quiet);
+  margin-left: .5rem;
+}
+
+td {
+  padding: .1rem .45rem;
+  text-align: right;
+}
+
+th {
+  padding: .1rem .6rem .1rem 0;
+  text-align: left;
+  font-weight: 500;
+  color: var(--quiet);
+}
+
+thead th + th {
+  text-align: right;
+  padding: .1rem .45rem;
+}
+
+.line td:nth-child(2) {
+  border-left: 1px solid var(--ink);
+}
+
+.line td:last-child {
+  border-right: 1px solid var(--ink);
+}
+
+.line.given td {
+  border-color: var(--line);
+}
+
+.said {
+  background: var(--band);
+  border-left: 3px solid #0072b2;
+  padding: .5rem .8rem;
+  margin: .9rem 0 0;
+}
+
+.who {
+  margin-right: 2rem;
+}
+
+.who tbody tr:last-child td,
+.who tbody tr:last-child th {
+  border-top: 1px solid var(--ink);
+  font-weight: 600;
+  color: var(--ink);
+}
+
+.key {
+  font-size: .85rem;
+  color: var(--quiet);
+}
+
+svg {
+  max-width: 100%;
+  height: auto;
+}
+
+svg text {
+  fill: var(--ink);
+  paint-order: stroke;
+  stroke: var(--paper);
+  stroke-width: 3px;
+}
+
+a {
+  color: inherit;
+}
+
+@media print {
+  * {
+    print-color-adjust: exact;
+  }
+
+  body {
+    margin: 0;
+    max-width: none;
+    font-size: 11pt;
+  }
+
+  section {
+    break-inside: avoid;
+  }
+}
 """
 
 
@@ -136,7 +267,7 @@ def page(walk: Walk, title: str, digits: int, back: str = "") -> str:
         lines = "".join(_table(line, digits) for line in step.lines)
         parts.append(f'<section><h2>{i}. {escape(step.title)}</h2><div class="lines">{lines}</div>'
                      f'<p class="said">{escape(step.sentence)}</p></section>')  # fmt: skip
-    parts.append(
-        f'<section><h2>Who made the logits</h2><div class="lines">{"".join(_contributions(walk, digits))}</div></section>'
-    )
+    tables = "".join(_contributions(walk, digits))
+    heading = "Direct logit attribution"
+    parts.append(f'<section><h2>{heading}</h2><div class="lines">{tables}</div></section>')
     return "\n".join([*parts, "</body></html>", ""])

@@ -26,7 +26,7 @@ def text(walk: Walk, title: str, digits: int) -> str:
         for line in step.lines:
             lines += [f"   {heading(line)}", *(f"      {row}" for row in _table(line, digits)), ""]
         lines += [f"   -> {step.sentence}", ""]
-    lines += ["Who made the logits", "", *(f"   {row}" for row in _who(walk, digits)), ""]
+    lines += ["Direct logit attribution", "", *(f"   {row}" for row in _who(walk, digits)), ""]
     return "\n".join(lines)
 
 
@@ -47,5 +47,5 @@ def markdown(walk: Walk, title: str, digits: int) -> str:
         for line in step.lines:
             lines += [f"`{heading(line)}`", "", "```", *_table(line, digits), "```", ""]
         lines += [f"**{step.sentence}**", ""]
-    lines += ["## Who made the logits", "", "```", *_who(walk, digits), "```", ""]
+    lines += ["## Direct logit attribution", "", "```", *_who(walk, digits), "```", ""]
     return "\n".join(lines)

@@ -1,0 +1,49 @@
+// The one state of the page, handed to everything that draws or listens. Controls change the view,
+// the view becomes the address, and everything is computed and drawn anew.
+
+import { buildEdits } from "ablation.js";
+import { readAddress, writeAddress } from "address.js";
+import { loadModel, worldOf } from "data.js";
+import { forward } from "forward.js";
+import { createAdapter } from "tasks.js";
+
+/** The state at the start; `render` draws the page from it. */
+export function createState(runs, hash, render) {
+  return {
+    runs, // all that this file carries
+    view: readAddress(runs, hash), // what is looked at, as in address.js
+    model: null, // of the view's run, seed and snapshot; {config, params}
+    task: null, // the adapter of its task, as in tasks.js
+    edits: null, // what is ablated and forced, as `forward` takes it
+    trace: null, // every value of the forward pass
+    inputError: "", // what is wrong with the typed prompt
+    drawCount: 0, // random prompts so far
+    timer: null, // while training is played
+    unfolded: new Set(), // names of matrices that are shown whole
+    walk: { key: "", steps: [] }, // the steps of the walk, and what their tables were built for
+    explained: null, // the cell whose arithmetic is open: {run, step, line, i, j}
+    render,
+  };
+}
+
+/** Compute what the view shows, and draw it. */
+export function refresh(state) {
+  const { view } = state;
+  state.model = loadModel(view.run, view.seed, view.at);
+  state.task = createAdapter(view.run, worldOf(view.run, view.seed));
+  state.edits = buildEdits(state.model, view);
+  state.trace = forward(state.model, view.tokens, state.edits);
+  state.render(state);
+}
+
+/** Put the view into the address, so that it can be copied. */
+export function keepAddress(state) {
+  history.replaceState(null, "", writeAddress(state.view));
+}
+
+/** Change the view; the address and the page follow. */
+export function changeView(state, change) {
+  state.view = { ...state.view, ...change };
+  keepAddress(state);
+  refresh(state);
+}
