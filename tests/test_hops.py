@@ -337,7 +337,7 @@ def hard_runs(four=CHANCE, two=SECOND, mixture=THIRD, long=400):
     return {
         "hard/k=1": looked_at(K1, {1: FIRST}), "hard/k=2": looked_at(K2, {1: CHANCE, 2: two}),
         "hard/k=4": looked_at(K4, {1: CHANCE, 2: CHANCE, 4: four}), "mixture/k=4": looked_at(K4, {1: FIRST, 2: SECOND, 4: mixture}),
-        "long/k=4": looked_at(K4, {1: CHANCE, 2: CHANCE, 4: four}, steps=score_tables),
+        "long/k=4": looked_at(K4, {1: CHANCE, 2: CHANCE, 4: four}, steps=long),
     }  # fmt: skip
 
 
