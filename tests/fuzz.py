@@ -851,7 +851,7 @@ def calm() -> Iterator[None]:
             "studies.evidence.Evidence.finding": judged, "studies.evidence.Evidence.run": MagicMock(),
             "studies.memories.optimised.errors": lambda cell, seeds: np.zeros(len(seeds)),
             "engine.use_all_devices": MagicMock(), "studies.walk.chosen.use_all_devices": MagicMock(),
-            "report.books.published": lambda: Path(empty), "cli._browse": MagicMock(),
+            "report.books.published": lambda: Path(empty), "cli.visualize.open_in_browser": MagicMock(),
         }.items():  # fmt: skip
             stack.enter_context(patch(f"mnemoscope.{name}", instead))
         warnings.simplefilter("ignore")

@@ -6,6 +6,20 @@ from typing import Annotated, Literal
 
 import tyro
 
+from mnemoscope.core.errors import UserError
+
+# the same as `mnemoscope.studies.claims.Scale`, whose import would load JAX before `--help`
 Scale = Literal["quick", "full"]
-StoreDir = Annotated[Path, tyro.conf.arg(name="store", metavar="DIR", help="Folder of finished runs and ledgers.")]
+StoreDir = Annotated[
+    Path,
+    tyro.conf.arg(name="store", metavar="DIR", help="Folder of finished runs and ledgers."),
+]
 DEFAULT_STORE = Path(os.environ.get("MNEMOSCOPE_STORE", "mnemoscope-store"))
+# more than anyone means, and few enough to be listed
+MAX_SEEDS = 1_000_000
+
+
+def check_seeds(seeds: int) -> None:
+    """Refuse a number of seeds that nobody can train."""
+    if not 1 <= seeds <= MAX_SEEDS:
+        raise UserError(f"--seeds must be 1 to {MAX_SEEDS:,}, got {seeds}")

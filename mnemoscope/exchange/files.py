@@ -1,4 +1,5 @@
-"""Exports that are there whole or not at all: they are written under another name and renamed when they are finished."""
+"""Exports that are there whole or not at all: they are written under another name and renamed when
+they are finished."""
 
 import os
 import shutil
@@ -11,13 +12,15 @@ from mnemoscope.core.errors import UserError
 
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
-    """Another name in the same folder, for what is not finished; whatever is left there in the end is removed."""
+    """Another name in the same folder, for what is not finished; whatever is left there in the end
+    is removed."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield unfinished
     except OSError as error:
-        raise UserError(f"cannot write {str(path)!r} ({error.strerror or error}); give another place") from error
+        why = error.strerror or error
+        raise UserError(f"cannot write {str(path)!r} ({why}); give another place") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
         if unfinished.is_file():
@@ -30,7 +33,8 @@ def _refuse(path: Path, what: str) -> None:
 
 @contextmanager
 def new_file(path: Path, force: bool) -> Iterator[Path]:
-    """Where to write what becomes the file `path`; one that is there already is only replaced by `force`."""
+    """Where to write what becomes the file `path`; one that is there already is only replaced by
+    `force`."""
     if path.is_dir():
         raise UserError(f"{str(path)!r} is a folder; allowed: a file")
     if path.exists() and not force:
@@ -42,25 +46,29 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path, force: bool, last: str) -> Iterator[Path]:
-    """Where to write what becomes the folder `path`. The file named `last` says that it is whole: it comes last.
+    """Where to write what becomes the folder `path`.
 
-    `force` writes into a folder that has files: those of the same name are replaced, and the others stay.
+    Args:
+        path: The folder, which may be there already if it is empty.
+        force: Write into a folder that has files: those of the same name are replaced, and the
+            others stay.
+        last: The name of the file that says that the folder is whole: it comes last.
     """
     path = Path(os.path.abspath(path))  # "." and "x/.." have no name to stand beside
     if path.exists() and not path.is_dir():
         raise UserError(f"{str(path)!r} is a file; allowed: a folder")
     try:
-        used = path.is_dir() and any(path.iterdir())
+        is_used = path.is_dir() and any(path.iterdir())
     except OSError as error:
         raise UserError(f"cannot write into {str(path)!r} ({error.strerror})") from error
-    if used and not force:
+    if is_used and not force:
         _refuse(path, "a folder with files in it")
     with _beside(path) as unfinished:
         unfinished.mkdir()
         yield unfinished
-        if not used:
+        if not is_used:
             os.replace(unfinished, path)
             return
-        (path / last).unlink(missing_ok=True)
+        (path / last).unlink(missing_ok=True)  # from here on the old folder is not whole
         for file in sorted(unfinished.iterdir(), key=lambda file: file.name == last):
             os.replace(file, path / file.name)

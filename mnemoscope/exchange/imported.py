@@ -1,11 +1,13 @@
-"""A model from elsewhere as a stored run, so that it can be walked and explored with a task of ours.
+"""A model from elsewhere as a stored run, to be walked and explored with a task of ours.
 
-It was not trained by us, and nothing may take it for a training: its Spec carries the fingerprint of its weights, which no study
-asks for and which `fit` refuses. It has one snapshot, and its one loss is that of a fresh batch of the task. Its seed draws the
-world of the task that it is shown with.
+It was not trained by us, and nothing may take it for a training: its Spec carries the fingerprint
+of its weights, which no study asks for and which `fit` refuses. It has one snapshot, and its one
+loss is that of a fresh batch of the task. Its seed draws the world of the task that it is shown
+with.
 """
 
 import hashlib
+from collections.abc import Mapping
 from functools import partial
 
 import jax
@@ -26,30 +28,57 @@ BATCH = 256  # sequences of the task on which the loss is measured
 
 def fingerprint(model: Transformer) -> str:
     """The first 16 hexadecimal digits of the SHA-256 of the weights with their names and shapes."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, value in sorted(model.params.items()):
-        whole.update(f"{name}{value.shape}".encode() + np.asarray(value, "<f4").tobytes())
-    return whole.hexdigest()[:16]
+        digest.update(f"{name}{value.shape}".encode())
+        digest.update(np.asarray(value, "<f4").tobytes())
+    return digest.hexdigest()[:16]
 
 
 @fixed_numerics()
 def as_run(model: Transformer, like: Spec, seed: int) -> Run:
-    """The model as a run of one seed on the task of `like`, whose tokens and positions it must have."""
+    """The model as a run of one seed.
+
+    Args:
+        model: The model.
+        like: A Spec whose task it is shown with; the model must have its tokens and positions.
+        seed: The run's one seed, which draws the world of the task.
+    """
     if not 0 <= seed < 2**31:
         raise UserError(f"--seed must be a whole number from 0 to {2**31 - 1}, got {seed}")
     task = like.task
-    wanted = parameter_shapes(model.config, task.d_vocab, task.n_ctx, task.d_vocab_out)
-    for name, shape in wanted.items():
-        if model.params[name].shape != shape:
-            words = f"{task.d_vocab} tokens, {task.n_ctx} positions and {task.d_vocab_out} answers"
-            raise UserError(f"{name!r} has shape {model.params[name].shape}; the task {task.kind!r} of that run has {words}, which "
-                            f"make it {shape}")  # fmt: skip
-    spec = Spec(task=task, model=model.config, steps=1, batch=BATCH, snapshots=1, imported=fingerprint(model))
-    run = Run(spec, (seed,), {name: np.asarray(model.params[name])[None, None] for name in wanted}, np.array([1]),
-              np.zeros((1, 1), np.float32), np.array([1]))  # fmt: skip
+    shapes = parameter_shapes(model.config, task.d_vocab, task.n_ctx, task.d_vocab_out)
+    _check_shapes(model, like, shapes)
+    spec = Spec(
+        task=task,
+        model=model.config,
+        steps=1,
+        batch=BATCH,
+        snapshots=1,
+        imported=fingerprint(model),
+    )
+    # one seed and one snapshot, so two axes of length one before each parameter's own
+    snapshots = {name: np.asarray(model.params[name])[None, None] for name in shapes}
+    loss_steps = np.array([1])
+    losses = np.zeros((1, 1), np.float32)
+    good_steps = np.array([1])
+    run = Run(spec, (seed,), snapshots, loss_steps, losses, good_steps)
     run.losses[:] = _loss(spec, model.params, jnp.array(seed))
     run.good_steps[:] = np.isfinite(run.losses[0])
     return run
+
+
+def _check_shapes(model: Transformer, like: Spec, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """The model has the tokens, positions and answers of the task."""
+    task = like.task
+    for name, shape in shapes.items():
+        came = model.params[name].shape
+        if came != shape:
+            raise UserError(
+                f"{name!r} has shape {came}; the task {task.kind!r} of that run has "
+                f"{task.d_vocab} tokens, {task.n_ctx} positions and {task.d_vocab_out} answers, "
+                f"which make it {shape}"
+            )
 
 
 @partial(jax.jit, static_argnames="spec")
@@ -61,10 +90,14 @@ def _loss(spec: Spec, params: Params, seed: Int[Array, ""]) -> Float[Array, ""]:
 
 def keep(store: Store, run: Run) -> RunRow:
     """Store an imported run; one that is stored already is not stored again."""
-    with store.alone(run.spec.digest()):  # two processes that import the same at once do not both find nothing
-        if held := store.blocks(run.spec, run.seeds)[0]:
+    # two processes that import the same at once do not both find nothing
+    with store.alone(run.spec.digest()):
+        held, _ = store.blocks(run.spec, run.seeds)
+        if held:
             raise UserError(
-                f"this model is stored already with seed {run.seeds[0]}, as {held[0].id}; give another --seed"
+                f"this model is stored already with seed {run.seeds[0]}, as {held[0].id}; give "
+                "another --seed"
             )
         store.save(run, 0.0, "imported")
-        return store.blocks(run.spec, run.seeds)[0][0]
+        held, _ = store.blocks(run.spec, run.seeds)
+        return held[0]

@@ -1,8 +1,8 @@
 """Runs and ledgers as named tables of columns, for NumPy (.npz), CSV and Parquet.
 
-A table is a dictionary of columns of one length: numbers, or text. A run has one of its seeds, one of its losses and one of what
-was observed, with a row for each seed and step; NumPy gets the arrays themselves, weights and all. A study has one of its claims
-and one of every seed's outcome.
+A table is a dictionary of columns of one length: numbers, or text. A run has one of its seeds, one
+of its losses and one of what was observed, with a row for each seed and step; NumPy gets the arrays
+themselves, weights and all. A study has one of its claims and one of every seed's outcome.
 """
 
 import csv
@@ -17,7 +17,7 @@ from mnemoscope.core.axes import Shaped
 from mnemoscope.core.errors import UserError
 from mnemoscope.exchange.files import new_file, new_folder
 from mnemoscope.store import arrays_of
-from mnemoscope.studies.claims import Ledger
+from mnemoscope.studies.claims import Entry, Ledger
 from mnemoscope.training.loop import Run
 
 Column = Shaped[np.ndarray, "row"]
@@ -26,75 +26,126 @@ ABOUT = "about.json"
 
 
 def run_arrays(run: Run) -> dict[str, Shaped[np.ndarray, "..."]]:
-    """Everything a run holds, under the names that its file in the store has, with its seeds, its steps and its Spec as JSON."""
+    """Everything a run holds, under the names that its file in the store has, with its seeds, its
+    steps and its Spec as JSON."""
     arrays = arrays_of(run)
-    arrays |= {"seeds": np.array(run.seeds), "snapshot_steps": np.array(run.spec.snapshot_steps())}
-    arrays |= {"look_steps": np.array(run.spec.look_steps())} if run.observed else {}
-    return arrays | {"spec": np.array(run.spec.canonical_json())}
+    arrays["seeds"] = np.array(run.seeds)
+    arrays["snapshot_steps"] = np.array(run.spec.snapshot_steps())
+    if run.observed:
+        arrays["look_steps"] = np.array(run.spec.look_steps())
+    arrays["spec"] = np.array(run.spec.canonical_json())
+    return arrays
 
 
 def run_tables(run: Run) -> Tables:
-    """How a run went: `seeds`, `losses`, and `observed` if anything was; what is no single number has a column for each entry."""
-
-    def by_step(steps: np.ndarray, values: Mapping[str, np.ndarray]) -> dict[str, Column]:
-        table = {"seed": np.repeat(run.seeds, len(steps)), "step": np.tile(steps, len(run.seeds))}
-        for name, value in values.items():
-            for at in np.ndindex(value.shape[2:]):
-                entry = f"{name}[{','.join(map(str, at))}]" if at else name
-                table[entry] = value[:, :, *at].reshape(-1)
-        return table
-
-    tables = {
-        "seeds": {
-            "seed": np.array(run.seeds),
-            "outcome": np.array([run.outcome(seed) for seed in run.seeds]),
-            "good_steps": run.good_steps,
-        },
-        "losses": by_step(run.loss_steps, {"loss": run.losses}),
+    """How a run went: `seeds`, `losses`, and `observed` if anything was; what is no single number
+    has a column for each entry."""
+    seeds = {
+        "seed": np.array(run.seeds),
+        "outcome": np.array([run.outcome(seed) for seed in run.seeds]),
+        "good_steps": run.good_steps,
     }
-    return tables | ({"observed": by_step(np.array(run.spec.look_steps()), run.observed)} if run.observed else {})
+    losses = _by_seed_and_step(run, run.loss_steps, {"loss": run.losses})
+    tables = {"seeds": seeds, "losses": losses}
+    if run.observed:
+        look_steps = np.array(run.spec.look_steps())
+        tables["observed"] = _by_seed_and_step(run, look_steps, run.observed)
+    return tables
+
+
+def _by_seed_and_step(
+    run: Run,
+    steps: Shaped[np.ndarray, "step"],
+    values: Mapping[str, Shaped[np.ndarray, "seed step ..."]],
+) -> dict[str, Column]:
+    """A table with a row for each seed and step, and a column for each entry of each value."""
+    n_seeds = len(run.seeds)
+    table = {"seed": np.repeat(run.seeds, len(steps)), "step": np.tile(steps, n_seeds)}
+    for name, value in values.items():
+        for index in np.ndindex(value.shape[2:]):
+            column = f"{name}[{','.join(map(str, index))}]" if index else name
+            table[column] = value[:, :, *index].reshape(-1)
+    return table
 
 
 def ledger_tables(ledger: Ledger, evidence: Mapping[str, Mapping[str, Sequence[float]]]) -> Tables:
-    """A study's findings: `claims`, a row each, and `outcomes`, a row for each seed (counted from 0) and what was read off it."""
+    """A study's findings: `claims`, a row each, and `outcomes`, a row for each seed (counted from
+    0) and what was read off it."""
     if not ledger.claims:
         raise UserError(f"the {ledger.scale} ledger of {ledger.study} has no claims")
-    rows = [
-        {"study": ledger.study, "scale": ledger.scale, **entry.model_dump(exclude={"interval"})}
-        | dict(zip(("low", "high"), entry.interval or (np.nan, np.nan), strict=True))
-        | {"value": np.nan if entry.value is None else entry.value}
-        for entry in ledger.claims
-    ]
+    rows = [_claim_row(ledger, entry) for entry in ledger.claims]
+    claims = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     known = {entry.id for entry in ledger.claims}
-    flat = [
-        (claim, name, n, value)
-        for claim, read in evidence.items()
-        if claim in known
-        for name, values in read.items()
-        for n, value in enumerate(values)
+    judged = {claim: outcomes for claim, outcomes in evidence.items() if claim in known}
+    return {"claims": claims, "outcomes": _outcomes(judged)}
+
+
+def _claim_row(ledger: Ledger, entry: Entry) -> dict[str, Any]:
+    """One claim with its verdict; NaN stands for numbers that there are not."""
+    low, high = entry.interval or (np.nan, np.nan)
+    row = {
+        "study": ledger.study,
+        "scale": ledger.scale,
+        **entry.model_dump(exclude={"interval"}),
+        "low": low,
+        "high": high,
+    }
+    if entry.value is None:
+        row["value"] = np.nan
+    return row
+
+
+def _outcomes(evidence: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, Column]:
+    """A row for each claim, what was read off its seeds, and seed."""
+    rows = [
+        (claim, name, seed, value)
+        for claim, by_name in evidence.items()
+        for name, values in by_name.items()
+        for seed, value in enumerate(values)
     ]
-    kinds = {"claim": str, "name": str, "seed": int, "value": float}
-    outcomes = {name: np.array([row[i] for row in flat], kind) for i, (name, kind) in enumerate(kinds.items())}
-    return {"claims": {name: np.array([row[name] for row in rows]) for name in rows[0]}, "outcomes": outcomes}
+    return {
+        "claim": np.array([row[0] for row in rows], str),
+        "name": np.array([row[1] for row in rows], str),
+        "seed": np.array([row[2] for row in rows], int),
+        "value": np.array([row[3] for row in rows], float),
+    }
 
 
 def as_arrays(tables: Tables) -> dict[str, Column]:
     """Tables for a .npz file: `claims/verdict` is the column `verdict` of the table `claims`."""
-    return {f"{table}/{name}": column for table, columns in tables.items() for name, column in columns.items()}
+    return {
+        f"{table}/{name}": column
+        for table, columns in tables.items()
+        for name, column in columns.items()
+    }
 
 
 def write_numpy(arrays: Mapping[str, np.ndarray], path: Path, force: bool) -> None:
-    """One .npz file of plain arrays, text as unicode; it is read without `allow_pickle`."""
+    """One .npz file of plain arrays, text as unicode; it is read without `allow_pickle`.
+
+    Args:
+        arrays: The arrays by their names.
+        path: The file, which ends in .npz.
+        force: Write over a file that is there.
+    """
     if path.suffix != ".npz":
         raise UserError(f"--to numpy writes a file that ends in .npz, got {str(path)!r}")
-    if objects := [name for name, value in arrays.items() if value.dtype.hasobject]:
-        raise TypeError(f"{objects[0]} would need a pickle")
+    for name, value in arrays.items():
+        if value.dtype.hasobject:
+            raise TypeError(f"{name} would need a pickle")
     with new_file(path, force) as unfinished, open(unfinished, "wb") as file:
         np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
 
 
 def write_csv(tables: Tables, about: Mapping[str, Any], folder: Path, force: bool) -> None:
-    """A folder with a .csv file for each table, numbers in full, and what they come from in about.json."""
+    """A folder with a .csv file for each table, numbers in full, and about.json.
+
+    Args:
+        tables: The tables by their names.
+        about: What they come from, for about.json.
+        folder: The folder to write.
+        force: Write into a folder that has files.
+    """
     with new_folder(folder, force, ABOUT) as where:
         for name, table in tables.items():
             with open(where / f"{name}.csv", "w", encoding="utf-8", newline="") as file:
@@ -105,7 +156,14 @@ def write_csv(tables: Tables, about: Mapping[str, Any], folder: Path, force: boo
 
 
 def write_parquet(tables: Tables, about: Mapping[str, Any], folder: Path, force: bool) -> None:
-    """The same folder with .parquet files, which keep the types; needs PyArrow."""
+    """The same folder with .parquet files, which keep the types; needs PyArrow.
+
+    Args:
+        tables: The tables by their names.
+        about: What they come from, for about.json.
+        folder: The folder to write.
+        force: Write into a folder that has files.
+    """
     try:
         import pyarrow  # pyright: ignore[reportMissingImports]
         from pyarrow import parquet  # pyright: ignore[reportMissingImports]
@@ -115,9 +173,14 @@ def write_parquet(tables: Tables, about: Mapping[str, Any], folder: Path, force:
         ) from None
     with new_folder(folder, force, ABOUT) as where:
         for name, columns in tables.items():
-            plain = {key: column.tolist() if column.dtype.kind == "U" else column for key, column in columns.items()}
+            plain = {key: _plain(column) for key, column in columns.items()}
             parquet.write_table(pyarrow.table(plain), where / f"{name}.parquet")
         _write_about(where, about)
+
+
+def _plain(column: Column) -> Column | list[str]:
+    """A column as PyArrow takes it: text of fixed width as a list."""
+    return column.tolist() if column.dtype.kind == "U" else column
 
 
 def _write_about(where: Path, about: Mapping[str, Any]) -> None:

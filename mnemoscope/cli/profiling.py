@@ -1,0 +1,77 @@
+"""The command `profile`: where the time of a training step goes."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from mnemoscope.cli.console import make_console
+from mnemoscope.cli.options import MAX_SEEDS, Scale
+from mnemoscope.core.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from mnemoscope.studies.claims import Setting
+
+
+def profile(
+    study: Annotated[str, tyro.conf.Positional],
+    /,
+    setting: str = "",
+    scale: Scale = "quick",
+    seeds: int = 0,
+    trace: Path | None = None,
+) -> None:
+    """Say where the time of a training step goes: drawing the batch, loss, gradient, optimiser.
+
+    Args:
+        study: The study whose training is timed.
+        setting: One of the study's settings, such as repeat/d32h2. Nothing: its largest at this
+            scale.
+        scale: quick or full: decides the batch size and the settings.
+        seeds: Seeds trained together. 0: one for each device, or the setting's own number on an
+            accelerator.
+        trace: Also write a trace of 20 steps into this folder, for Perfetto or TensorBoard.
+    """
+    name, chosen = _choose_setting(study, setting, scale)
+    if not 0 <= seeds <= MAX_SEEDS:
+        raise UserError(f"--seeds must be 1 to {MAX_SEEDS:,} (or 0 for the default), got {seeds}")
+
+    from mnemoscope.execution.local import use_all_devices
+
+    use_all_devices()  # before anything asks JAX for its devices
+    from mnemoscope.report.profile import print_profile
+    from mnemoscope.training.profile import profile as measure
+    from mnemoscope.training.profile import write_trace
+
+    n_seeds = seeds or _default_seeds(chosen)
+    console = make_console()
+    with console.status("compiling") as status:
+        found = measure(chosen.spec, n_seeds, tell=status.update)
+        if trace:
+            status.update("tracing 20 steps")
+            write_trace(chosen.spec, n_seeds, trace)
+    print_profile(console, f"{study}, {name} ({scale})", found)
+    if trace:
+        console.print(
+            f"Written: {trace} (open it at ui.perfetto.dev or with TensorBoard)", markup=False
+        )
+
+
+def _choose_setting(study: str, name: str, scale: Scale) -> "tuple[str, Setting]":
+    """The setting of this name, or else the one with the widest model."""
+    from mnemoscope.studies.discover import find_study
+
+    settings = find_study(study).settings(scale)
+    if not settings:
+        raise UserError(f"study {study!r} trains no transformer, so there is no step to profile")
+    if name and name not in settings:
+        raise UserError(unknown("setting", name, settings))
+    chosen = name or max(settings, key=lambda name: settings[name].spec.model.d_model)
+    return chosen, settings[chosen]
+
+
+def _default_seeds(setting: "Setting") -> int:
+    """As many seeds as a training would take at once: one a core, or all on an accelerator."""
+    import jax
+
+    return jax.device_count() if jax.default_backend() == "cpu" else setting.seeds

@@ -1,0 +1,276 @@
+"""The commands `runs` and `check`: what is stored, and whether it is still what was written."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from mnemoscope.cli.console import make_console
+from mnemoscope.cli.options import DEFAULT_STORE, MAX_SEEDS, StoreDir
+from mnemoscope.core.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from mnemoscope.store import Damage, RunRow, Store
+
+WIDE = 140  # columns from which the table of runs shows everything in columns of its own
+
+
+def runs(
+    pattern: Annotated[str, tyro.conf.Positional] = "",
+    /,
+    delete: bool = False,
+    store: StoreDir = DEFAULT_STORE,
+) -> None:
+    """List stored runs with their sizes; filter them; delete those that match.
+
+    Args:
+        pattern: What a run's id must start with, such as 3f2a or 3f2a90c1/0-7, or key=value that
+            its Spec must hold, such as d_model=32. Nothing: all runs.
+        delete: Delete every run that matches the pattern (which must then be given).
+    """
+    from mnemoscope.store import Store
+
+    opened = Store(store)
+    found = [row for row in opened.rows() if _matches(row, pattern)]
+    if delete:
+        _delete(opened, found, pattern)
+    else:
+        _print_runs(opened.folder, found)
+
+
+def _matches(row: "RunRow", pattern: str) -> bool:
+    """Whether a run's id starts with the pattern, or its Spec holds the pattern's key=value."""
+    if "=" not in pattern:
+        return row.id.startswith(pattern)
+    key, value = pattern.split("=", 1)
+    try:
+        spec = json.loads(row.spec_json)
+    except (ValueError, RecursionError):
+        spec = None
+    if not isinstance(spec, dict):
+        return False  # what cannot be read holds nothing
+    flat = _flatten(spec)
+    if key not in flat:
+        raise UserError(unknown("key of a Spec", key, flat))
+    return str(flat[key]) == value
+
+
+def _flatten(spec: dict[str, Any]) -> dict[str, Any]:
+    """A Spec's keys without their sections, but for `kind`, which every section has."""
+    flat: dict[str, Any] = {}
+    for section, value in spec.items():
+        if not isinstance(value, dict):
+            flat[section] = value
+            continue
+        for key, setting in value.items():
+            flat[f"{section}.kind" if key == "kind" else key] = setting
+    return flat
+
+
+def _delete(store: "Store", found: "list[RunRow]", pattern: str) -> None:
+    """Delete the runs that match; without a pattern, or without a match, nothing."""
+    if not pattern or not found:
+        ids = ", ".join(row.id for row in store.rows()) or "none are stored"
+        raise UserError(f"nothing to delete for {pattern!r}; runs: {ids}")
+    for row in found:
+        store.delete(row)
+    print(f"deleted {len(found)} runs, {_megabytes(found):.1f} MB")
+
+
+def _megabytes(rows: "list[RunRow]") -> float:
+    return sum(row.bytes for row in rows) / 1e6
+
+
+def _print_runs(folder: Path, rows: "list[RunRow]") -> None:
+    """A table of runs; on a narrow terminal part of it goes below the run's id."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = make_console()
+    title = f"{len(rows)} runs, {_megabytes(rows):.1f} MB in {folder}"
+    table = Table(title=escape(title), title_justify="left")
+    for name in ("run", "seeds", "MB", "made"):
+        table.add_column(name, overflow="fold")
+    is_wide = console.width >= WIDE
+    if is_wide:
+        for name in ("diverged", "seconds", "by", "what"):
+            table.add_column(name)
+    for row in rows:
+        table.add_row(*map(escape, _cells(row, is_wide)))
+    console.print(table)
+
+
+def _cells(row: "RunRow", is_wide: bool) -> list[str]:
+    """What the table of runs says of one of them."""
+    n_seeds = row.last - row.first + 1
+    description = "; ".join(_describe(row))
+    trained_by = _trained_by(row)
+    cells = [row.id, str(n_seeds), f"{row.bytes / 1e6:.1f}", row.made[:10]]
+    if is_wide:
+        return [*cells, str(row.diverged), f"{row.seconds:.1f}", trained_by, description]
+    cells[0] += f"\n{description}; {row.seconds:.1f} s; {row.diverged} diverged; by {trained_by}"
+    return cells
+
+
+def _trained_by(row: "RunRow") -> str:
+    """Which Mnemoscope trained a run."""
+    try:
+        origin = row.origin
+    except ValueError:
+        return "?"
+    if origin is not None:
+        return origin.mnemoscope
+    # 0.1 did not write down what trained a run, and nothing trained an imported model
+    return "-" if '"imported"' in row.spec_json else "0.1"
+
+
+def _describe(row: "RunRow") -> tuple[str, str, str]:
+    """Model, task and training of a run in words; what cannot be read is not guessed at."""
+    try:
+        spec = json.loads(row.spec_json)
+        model = spec["model"]
+        shape = f"d{model['d_model']} h{model['n_heads']} L{model['n_layers']} {model['norm']}"
+        task = spec["task"]
+        kind = task.pop("kind")
+        given = [
+            f"{key}={value}"
+            for key, value in task.items()
+            if value is not None and key != "corpus"  # a corpus fills screens
+        ]
+        optimizer = spec["optimiser"]
+        training = (
+            "imported"
+            if "imported" in spec
+            else f"{spec['steps']:,} x {spec['batch']}, lr {optimizer['lr']:g}"
+        )
+        return shape, " ".join([kind, *given]), training
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        return "?", "its Spec cannot be read", "see 'mnemoscope check'"
+
+
+def check(repair: bool = False, retrain: int = 0, store: StoreDir = DEFAULT_STORE) -> None:
+    """Verify every stored run, finding and ledger against its checksum, and say what is damaged.
+
+    Args:
+        repair: Train damaged runs again and then replace them; take out damaged findings and
+            ledgers, which the next 'mnemoscope run' makes again.
+        retrain: Also train so many stored seeds again, chosen at random, and compare: to the bit
+            with what the same kind of CPU trained; on other devices the start to 1e-5 and the
+            first loss to 1e-3, since later numbers drift apart.
+    """
+    from mnemoscope.store import Store
+
+    if retrain < 0:
+        raise UserError(f"--retrain must be a number of seeds from 0 up, got {retrain}")
+    opened = Store(store)
+    found = opened.check()
+    _print_damage(opened, found)
+    damaged = [damage for damage in found if damage.damaged]
+    if damaged and not repair:
+        raise UserError(
+            f"{len(damaged)} damaged; 'mnemoscope check --repair' trains their runs again and "
+            "takes the rest out"
+        )
+    if damaged:
+        _repair(opened, damaged)
+    n_unreadable = len(found) - len(damaged)
+    if n_unreadable:
+        raise UserError(
+            f"{n_unreadable} cannot be read, which does not make them damaged: no repair touches "
+            "them; ask whoever owns the files, or look at the disk"
+        )
+    if retrain:
+        _retrain(opened, retrain)
+
+
+def _print_damage(store: "Store", found: "list[Damage]") -> None:
+    """A line for everything that is not, or may not be, what was written."""
+    for damage in found:
+        how = "damaged" if damage.damaged else "cannot be read:"
+        # as an error's message: a damaged name may hold codes that a terminal would obey
+        print(str(UserError(f"{how} {damage.kind} {damage.name[:60]}: {damage.why}")))
+    if not found:
+        print(
+            f"nothing is damaged: {len(store.rows())} runs and all findings and ledgers in "
+            f"{store.folder} are as they were written"
+        )
+
+
+def _repair(store: "Store", damaged: "list[Damage]") -> None:
+    """Take out damaged findings and ledgers, then train damaged runs again."""
+    from mnemoscope.execution.local import compiled, use_all_devices
+
+    use_all_devices(cache=compiled())
+    rows = {row.id: row for row in store.rows()}
+    files = [damage for damage in damaged if damage.kind != "run"]
+    for damage in files:
+        store.forget(damage)
+    for damage in damaged:
+        if damage.kind == "run":
+            _repair_run(store, damage, rows[damage.name])
+    if files:
+        print(
+            f"repaired; {len(files)} findings and files are made again by the next 'mnemoscope run'"
+        )
+    else:
+        print("repaired")
+
+
+def _repair_run(store: "Store", damage: "Damage", row: "RunRow") -> None:
+    """Train a damaged run again; one that cannot be trained from its row is taken out."""
+    from mnemoscope.execution.local import train_again
+    from mnemoscope.training.spec import Spec
+
+    try:
+        spec = Spec.model_validate_json(row.spec_json)
+    except ValueError:
+        spec = None
+    seeds_fit = 0 <= row.first <= row.last < row.first + MAX_SEEDS
+    if spec is None or spec.digest() != row.spec or not seeds_fit:
+        store.forget(damage)
+        print(
+            f"run {row.id} is taken out; its row is damaged too, so the next 'mnemoscope run' of "
+            "its study trains it"
+        )
+        return
+    if spec.imported:
+        store.forget(damage)
+        print(
+            f"run {row.id} is taken out; it was imported, so only its folder can bring it back: "
+            "mnemoscope import"
+        )
+        return
+    with make_console(stderr=True).status(f"training {row.id}"):
+        train_again(store, row)  # what is damaged stays known as that until it is replaced
+    print(f"run {row.id} was trained again")
+
+
+def _retrain(store: "Store", n_seeds: int) -> None:
+    """Train stored seeds again, chosen at random, and compare what comes out."""
+    from mnemoscope.execution.local import compiled, use_all_devices
+    from mnemoscope.execution.retrain import choose_seeds, retrain_seed
+
+    use_all_devices(cache=compiled())
+    chosen, left_out = choose_seeds(store, n_seeds)
+    if left_out:
+        print(
+            f"{left_out} stored seeds are not compared: another program trained them, or nobody did"
+        )
+    if not chosen:
+        raise UserError(
+            "no stored seed was trained by this program, so there is nothing to compare"
+        )
+    n_different = 0
+    for row, seed in chosen:
+        name = f"run {row.id}, seed {seed}"
+        with make_console(stderr=True).status(f"training {name}"):
+            found = retrain_seed(store, row, seed)
+        if not found.same:
+            n_different += 1
+        print(f"{'same' if found.same else 'OTHER NUMBERS'}: {name}: {found.words}")
+    if n_different:
+        raise UserError(
+            f"{n_different} of {len(chosen)} seeds came out otherwise: these runs cannot be made "
+            "again here"
+        )

@@ -1,0 +1,239 @@
+"""The commands `list` and `run`: which claims there are, and training and judging them."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import tyro
+
+from mnemoscope.cli.console import make_console
+from mnemoscope.cli.options import DEFAULT_STORE, Scale, StoreDir, check_seeds
+from mnemoscope.core.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from mnemoscope.report.progress import Live
+    from mnemoscope.store import Store
+    from mnemoscope.studies.claims import Ledger, Study
+    from mnemoscope.training.sinks import Sink
+
+Follow = Literal["tensorboard", "wandb"]
+
+
+def list_(store: StoreDir = DEFAULT_STORE) -> None:
+    """List studies and their claims, with the verdict of each that has been judged."""
+    from mnemoscope.studies.discover import STUDIES
+
+    console = make_console()
+    for study in STUDIES.values():
+        console.print(_claims_table(study, store))
+
+
+def _claims_table(study: "Study", store: Path) -> "Table":
+    """A row for each claim of a study: its id, its verdict at both scales, what is claimed."""
+    from rich.table import Table
+
+    from mnemoscope.report.results import ledgers
+    from mnemoscope.report.tables import VERDICT_STYLE
+
+    table = Table(
+        "claim",
+        "quick",
+        "full",
+        "what is claimed",
+        title=f"{study.name}: {study.title}",
+        title_justify="left",
+        caption=f"source: {study.source}",
+        caption_justify="left",
+    )
+    verdicts = {
+        (scale, entry.id): entry.verdict
+        for scale, book in ledgers(store, study.name).items()
+        for entry in book.claims
+    }
+    for test in study.tests:
+        cells = []
+        for scale in ("quick", "full"):
+            verdict = verdicts.get((scale, test.claim.id), "-")
+            style = VERDICT_STYLE.get(verdict)
+            cells.append(f"[{style}]{verdict}[/]" if style else verdict)
+        table.add_row(test.claim.id, *cells, test.claim.statement)
+    return table
+
+
+def run(
+    study: Annotated[str, tyro.conf.Positional],
+    /,
+    scale: Scale = "quick",
+    seeds: int | None = None,
+    claims: str = "",
+    corpus: Path | None = None,
+    model: Path | None = None,
+    follow: Follow | None = None,
+    cluster: str | None = None,
+    block_timeout: float | None = None,
+    store: StoreDir = DEFAULT_STORE,
+) -> None:
+    """Run a study: train what is missing, judge its claims, write the ledger.
+
+    Finished trainings and verdicts are kept in the store and never repeated, so a run that was
+    interrupted goes on where it stopped.
+
+    Args:
+        study: The study's name, or "all".
+        scale: quick: minutes on a laptop. full: the source's own budget, for a GPU.
+        seeds: Seeds for every setting, instead of the study's own numbers (fewer than 8 settle
+            nothing).
+        claims: Judge only these, separated by commas: R8,R13.
+        corpus: A text file whose characters take the place of tiny Shakespeare's, for studies of
+            text (birth).
+        model: A GGUF file or a safetensors folder of the Llama or GPT-NeoX type, for studies of a
+            language model (language).
+        follow: Write losses and what is watched, while it trains, for TensorBoard or
+            Weights & Biases (offline) into the folder "follow" of the store.
+        cluster: The address of a Dask scheduler whose workers train, such as
+            tcp://scheduler:8786 (docs/cluster.md).
+        block_timeout: With --cluster: seconds in which a block makes no step before it is tried
+            on another worker too (3600).
+    """
+    claim_ids = tuple(part.strip() for part in claims.split(",") if part.strip())
+    chosen = _choose_studies(study, claim_ids, corpus, model)
+    for each in chosen:  # both refuse here what would otherwise fail after hours of training
+        each.pick(claim_ids)
+        each.settings(scale)
+    _check_options(seeds, follow, cluster, block_timeout)
+
+    from mnemoscope.execution.local import compiled, use_all_devices
+    from mnemoscope.store import Store
+
+    opened = Store(store)
+    plan = _Plan(scale, seeds, claim_ids, _make_sink(follow, opened), cluster, block_timeout)
+    use_all_devices(cache=compiled())
+    console = make_console()
+    for each in chosen:
+        ledger = _train_and_judge(console, each, opened, plan)
+        # `show` reads the study's own ledger, not that of another text or model
+        _report(console, opened, each.name, ledger, hint=not (corpus or model))
+
+
+class _Plan(NamedTuple):
+    """How `run` trains and judges the studies that were chosen."""
+
+    scale: Scale
+    """How much is trained."""
+    seeds: int | None
+    """Seeds for every setting; None leaves each its own number."""
+    claim_ids: tuple[str, ...]
+    """The claims to judge; empty for all of them."""
+    sink: "Sink | None"
+    """Where losses go while a training runs, if anywhere."""
+    cluster: str | None
+    """The address of a Dask scheduler, if its workers train."""
+    block_timeout: float | None
+    """Seconds without a step before a block is tried on another worker; None for the default."""
+
+
+def _choose_studies(
+    name: str,
+    claim_ids: tuple[str, ...],
+    corpus: Path | None,
+    model: Path | None,
+) -> "list[Study]":
+    """The studies that are meant, on the user's own text or language model where one is given."""
+    from mnemoscope.studies.discover import STUDIES, find_study, on_corpus, on_model
+
+    chosen = list(STUDIES.values()) if name == "all" else [find_study(name)]
+    if name == "all" and claim_ids:
+        raise UserError("--claims goes with one study; allowed: " + ", ".join(STUDIES))
+    if corpus is not None:
+        chosen = [on_corpus(each, corpus) for each in chosen]
+    if model is not None:
+        chosen = [on_model(each, model) for each in chosen]
+    return chosen
+
+
+def _check_options(
+    seeds: int | None,
+    follow: Follow | None,
+    cluster: str | None,
+    block_timeout: float | None,
+) -> None:
+    """Refuse options of `run` that make no sense, or not together."""
+    if seeds is not None:
+        check_seeds(seeds)
+    if cluster is None and block_timeout is not None:
+        raise UserError("--block-timeout goes with --cluster")
+    if cluster is not None and follow:
+        raise UserError(
+            "--follow goes without --cluster: the numbers of a training stay with its worker until "
+            "it is done"
+        )
+
+
+def _make_sink(follow: Follow | None, store: "Store") -> "Sink | None":
+    """What writes down a training's numbers while it trains, if that was asked for."""
+    if not follow:
+        return None
+    from mnemoscope.training.sinks import sink_of
+
+    return sink_of(follow, store.folder / "follow")
+
+
+def _command_line() -> str:
+    """The command as it was given, for the ledger."""
+    command = "mnemoscope " + shlex.join(sys.argv[1:])
+    # a name in another encoding than the system's cannot be written down as it is
+    return command.encode(errors="backslashreplace").decode()
+
+
+def _train_and_judge(
+    console: "Console",
+    study: "Study",
+    store: "Store",
+    plan: _Plan,
+) -> "Ledger":
+    """Train what the store lacks, judge the claims, and show on the console how far that is."""
+    from mnemoscope.report.progress import Live
+    from mnemoscope.studies.runner import run_study
+
+    with Live(console, f"{study.name} ({plan.scale})") as live:
+        return run_study(
+            study,
+            plan.scale,
+            store,
+            _command_line(),
+            seeds=plan.seeds,
+            claims=plan.claim_ids,
+            watcher=live,
+            sink=plan.sink,
+            train_elsewhere=_cluster_trainer(plan.cluster, plan.block_timeout, live),
+        )
+
+
+def _cluster_trainer(
+    address: str | None,
+    block_timeout: float | None,
+    live: "Live",
+) -> Callable[..., None] | None:
+    """What trains on the workers of a Dask cluster, where there is one."""
+    if address is None:
+        return None
+    from mnemoscope.execution.cluster import BLOCK_TIMEOUT, Cluster
+
+    timeout = BLOCK_TIMEOUT if block_timeout is None else block_timeout
+    return Cluster(address, timeout, live.spread, live.say).train
+
+
+def _report(console: "Console", store: "Store", name: str, ledger: "Ledger", hint: bool) -> None:
+    """Write the ledger as Markdown beside its JSON, print it, and say where it is."""
+    from mnemoscope.report.tables import markdown, print_ledger
+
+    store.write_text(f"ledger/{ledger.scale}/{name}.md", markdown(ledger))
+    print_ledger(console, ledger)
+    where = store.folder / "ledger" / ledger.scale / name
+    more = f"; one claim: mnemoscope show {ledger.claims[0].id}" if hint else ""
+    console.print(f"Written: {where}.json and .md{more}", markup=False)
