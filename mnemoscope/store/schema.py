@@ -126,13 +126,14 @@ def _add_checksums(db: sqlite3.Connection, folder: Path) -> None:
     """
     for line in FROM_1:
         db.execute(line)
-    for row in db.execute("SELECT * FROM runs").fetchall():
-        spec, first, last, spec_json, file, size, *rest, _sha256, _seal = row
+    # the two columns that are new are still empty
+    for *fields, _, _ in db.execute("SELECT * FROM runs").fetchall():
+        spec, first, last, _, _, size = fields[:6]
         path = files.place(folder, file_name(spec, first, last, program=""))
         whole = path.is_file() and path.stat().st_size == size
         sha = sha256(files.read_file(path)) if whole else "lost"
-        put_sealed(db, "runs", (spec, first, last, spec_json, file, size, *rest, sha))
-    for key, body, _seal in db.execute("SELECT * FROM findings").fetchall():
+        put_sealed(db, "runs", (*fields, sha))
+    for key, body, _ in db.execute("SELECT * FROM findings").fetchall():
         put_sealed(db, "findings", (key, body))
     for path in (folder / "ledger").rglob("*.*"):
         name = path.relative_to(folder).as_posix()
