@@ -122,6 +122,7 @@ class Store(Index):
                 row = runs.new_row(run, data, seconds, machine)
                 path = self._place(row.file)
                 path.parent.mkdir(parents=True, exist_ok=True)
+                # the disk holds the file under its name before the index knows of it
                 files.replace_file(path, data)
                 with self.db:
                     put(self.db, "runs", row)
