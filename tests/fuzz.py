@@ -45,7 +45,9 @@ from mnemoscope.models import ModelConfig, parameter_shapes
 from mnemoscope.models.language import LanguageConfig, read_model, read_tokenizer
 from mnemoscope.report import results
 from mnemoscope.report.figures import claim_figures
-from mnemoscope.store import RunRow, Store, _seal
+from mnemoscope.store import RunRow, Store
+from mnemoscope.store.checksums import seal_of
+from mnemoscope.store.schema import put_sealed
 from mnemoscope.studies.about import Panel
 from mnemoscope.studies.claims import Finding, Pictures
 from mnemoscope.studies.discover import STUDIES, on_corpus
@@ -511,7 +513,7 @@ def rows_door(given: tuple[str, int, dict[str, Any], bool, bool], room: Path) ->
             pass
     try:
         if sealed:
-            row[-1] = _seal(row[:-1])
+            row[-1] = seal_of(row[:-1])
         if typed:  # a file whose tables claim to be strict and are not
             db.execute("PRAGMA writable_schema=ON")
             db.execute("UPDATE sqlite_master SET sql = replace(replace(sql, 'STRICT', ''), 'NOT NULL', '')")
@@ -611,7 +613,7 @@ def tensors_door(given: tuple[Any, bool], room: Path) -> bool:
         again = row._replace(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
         with kept.db:
             kept.db.execute("DELETE FROM runs WHERE spec=?", (row.spec,))
-            kept._put("runs", (*again[:-1], _seal(again[:-1])))
+            put_sealed(kept.db, "runs", again[:-1])
     kept.db.close()
     whole = reads(room, unsealed=not sealed)
     asked("walk", "--run", SPEC.digest(), "--store", str(folder))

@@ -24,7 +24,9 @@ from mnemoscope.execution.local import obtain
 from mnemoscope.models import ModelConfig
 from mnemoscope.models.language import Tokenizer, read_model
 from mnemoscope.report.tables import markdown
-from mnemoscope.store import Damage, Store, _seal, _sha
+from mnemoscope.store import Damage, Store
+from mnemoscope.store.checksums import sha256
+from mnemoscope.store.schema import put_sealed
 from mnemoscope.studies.claims import Curve, Entry, Ledger, Map
 from mnemoscope.tasks import Corpus, Cycle
 from mnemoscope.training.spec import Spec
@@ -132,14 +134,14 @@ def reseal(kept, **fields):
     again = row._replace(**fields)
     with kept.db:
         kept.db.execute("DELETE FROM runs WHERE spec=?", (row.spec,))
-        kept._put("runs", (*again[:-1], _seal(again[:-1])))
+        put_sealed(kept.db, "runs", again[:-1])
     return kept.rows(again.spec)[0]
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "runs/../../outside", "index.sqlite3", "."])
 def test_a_sealed_row_leads_nowhere(stored, name):
     outside = stored.folder.parent / "outside"
-    row = reseal(stored, file=name, bytes=5, sha256=_sha(b"sings"))
+    row = reseal(stored, file=name, bytes=5, sha256=sha256(b"sings"))
     with pytest.raises(UserError, match="its file is not where runs are kept"):
         stored.load(row)
     assert [d.name for d in stored.check() if d.kind == "run"] == [row.id]
@@ -147,7 +149,7 @@ def test_a_sealed_row_leads_nowhere(stored, name):
     assert outside.exists()
     assert (stored.folder / "index.sqlite3").exists()
     with stored.db:
-        stored._put("files", (name, "x", "x", _seal((name, "x", "x"))))
+        put_sealed(stored.db, "files", (name, "x", "x"))
     for damage in [*stored.check(), Damage("file", name, "")]:
         stored.forget(damage)
     assert outside.exists()
@@ -232,7 +234,7 @@ def test_sealed_arrays_that_are_not_the_runs_are_refused(stored, change):
     elif change == "header":
         data = struct.pack("<Q", 2**60) + data[8:]
     (stored.folder / row.file).write_bytes(data)
-    row = reseal(stored, bytes=len(data), sha256=_sha(data))
+    row = reseal(stored, bytes=len(data), sha256=sha256(data))
     with pytest.raises(UserError, match=r"stored run .* is damaged") as error:
         stored.load(row)
     assert "\n" not in str(error.value)

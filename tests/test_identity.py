@@ -323,18 +323,19 @@ def test_a_second_metric_never_replaces_what_the_first_one_read(store):
 
 def test_an_unknown_kind_is_unknown_and_not_damaged(store, capsys):
     """A run of an extension that is not loaded: listed, checked and deleted, and never repaired."""
-    from mnemoscope.store import _seal, _sha
+    from mnemoscope.store.checksums import sha256
+    from mnemoscope.store.schema import put_sealed
 
     obtain(store, SPEC, range(2))
     (row,) = store.rows()
     text = row.spec_json.replace('"kind":"permutation"', '"kind":"copy-back"')
-    spec = _sha(text.encode())[:16]
+    spec = sha256(text.encode())[:16]
     file = f"runs/{spec}/0-1.{row.program[:8]}.safetensors"
     (store.folder / file).parent.mkdir()
     shutil.copy(store.folder / row.file, store.folder / file)
     fields = row._replace(spec=spec, spec_json=text, file=file)[:-1]
     with store.db:
-        store._put("runs", (*fields, _seal(fields)))
+        put_sealed(store.db, "runs", fields)
     unknown = store.find(spec)
     with pytest.raises(UserError, match=r"is of a kind that is unknown here, not damaged .*'copy-back'"):
         store.load(unknown)

@@ -124,12 +124,12 @@ def test_a_stored_spec_is_read_strictly(store):
 
 
 def test_an_interrupted_write_leaves_no_row_and_no_rubbish(store, monkeypatch):
-    from mnemoscope import store as module
+    from mnemoscope.store import runs
 
     def cut(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "save", cut)
+    monkeypatch.setattr(runs, "save", cut)
     with pytest.raises(KeyboardInterrupt):
         store.save(fit(SPEC, [0]), 1.0, "m")
     assert store.rows() == []
@@ -138,12 +138,12 @@ def test_an_interrupted_write_leaves_no_row_and_no_rubbish(store, monkeypatch):
 
 def test_a_full_disk_is_one_line_and_loses_nothing(store, monkeypatch):
     obtain(store, SPEC, [0])
-    from mnemoscope import store as module
+    from mnemoscope.store import runs
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "save", full)
+    monkeypatch.setattr(runs, "save", full)
     with pytest.raises(
         UserError, match=r"could not write run .*No space left on device.*what was finished before is kept"
     ):

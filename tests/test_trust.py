@@ -7,11 +7,10 @@ import stat
 import pytest
 
 from mnemoscope import cli
-from mnemoscope import store as store_module
 from mnemoscope.core.errors import UserError
 from mnemoscope.execution.local import obtain
 from mnemoscope.models import ModelConfig
-from mnemoscope.store import Store
+from mnemoscope.store import Store, files
 from mnemoscope.studies.discover import find_study, on_corpus, on_model
 from mnemoscope.tasks import Permutation
 from mnemoscope.training import sinks
@@ -107,14 +106,14 @@ def test_numbers_are_not_followed_out_of_the_store(store, tmp_path):
 
 def unreadable(monkeypatch, number, suffix):
     """From now on the disk, or the owner of the files, does not let us read those that end so."""
-    real = store_module._read_file
+    real = files.read_file
 
     def refuse(path):
         if str(path).endswith(suffix):
             raise OSError(number, os.strerror(number))
         return real(path)
 
-    monkeypatch.setattr(store_module, "_read_file", refuse)
+    monkeypatch.setattr(files, "read_file", refuse)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])

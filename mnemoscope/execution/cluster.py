@@ -1,11 +1,13 @@
-"""Where it runs, if one machine is not enough: blocks of (Spec, seeds) on the workers of a Dask cluster, into one store.
+"""Where it runs, if one machine is not enough: blocks of (Spec, seeds) on a Dask cluster's workers.
 
-The client hands every worker one block at a time and keeps the books itself: a worker that dies, hangs or raises costs the block
-one of three tries, and the block goes to another worker; a worker that joins late is given what is left. Whatever comes back is
-checked, and stored here for the seeds that the store does not hold yet: so a block lands once, however often it returns.
+The client hands every worker one block at a time and keeps the books itself: a worker that dies,
+hangs or raises costs the block one of three tries, and the block goes to another worker; a worker
+that joins late is given what is left. Whatever comes back is checked, and stored here, in one
+store, for the seeds that it does not hold yet: so a block lands once, however often it returns.
 
-A worker answers with safetensors bytes. It is given no work unless it runs the same Mnemoscope on the same JAX: a seed trains to
-the same bits in any block on machines of one type, but not under another release.
+A worker answers with safetensors bytes. It is given no work unless it runs the same Mnemoscope on
+the same JAX: a seed trains to the same bits in any block on machines of one type, but not under
+another release.
 """
 
 import asyncio
@@ -16,9 +18,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from safetensors import SafetensorError
@@ -27,37 +28,42 @@ from safetensors.numpy import load, save
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TrainedBy, trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY
-from mnemoscope.execution.local import ACCELERATOR_BLOCK, BLOCK, hardware, pieces, select, use_all_devices, versions
+from mnemoscope.execution.blocks import TRIES, Attempt, Block, Lacking, Tally, block_size
+from mnemoscope.execution.local import hardware, pieces, select, use_all_devices, versions
 from mnemoscope.store import Store, arrays_of, check_arrays, run_of
 from mnemoscope.training.loop import Run, fit
 from mnemoscope.training.metrics import watch_of
 from mnemoscope.training.spec import Spec
 
 CONNECT_SECONDS = 10
-TRIES = 3
 BLOCK_TIMEOUT = 3600.0  # seconds without a step before a block is tried elsewhere as well
-LOOK_SECONDS = 1.0  # how often the client looks for workers that came or went, and a worker says how far it is
-SHARES = 4  # blocks cut for each worker: the last ones to finish then keep the others waiting for a quarter of the time
-SMALLEST_ON_ACCELERATOR = 256  # fewer seeds leave an accelerator idle (BENCHMARKS.md)
+# how often the client looks for workers that came or went, and a worker says how far it is
+LOOK_SECONDS = 1.0
 
 
 def _line(error: Exception) -> str:
     """An exception in one line."""
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+    lines = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0][:200]}"
 
 
 # ---- on a worker
 
 
 def _must_agree() -> dict[str, str]:
-    """What client and workers must have in common: everything that a trained number may depend on, but the machine."""
+    """What client and workers must have in common.
+
+    That is everything that a trained number may depend on, but the machine.
+    """
     ours = trained_by().model_dump(mode="json", exclude={"device"})
     return {"numpy": versions()["numpy"]} | {name: str(value) for name, value in ours.items()}
 
 
 @cache
 def _ready(cores: int) -> None:
-    with suppress(RuntimeError):  # if something on this worker has used JAX before, its devices are what they are
+    """Show a worker's cores to JAX, once."""
+    # if something on this worker has used JAX before, its devices are what they are
+    with suppress(RuntimeError):
         use_all_devices(at_most=cores)
 
 
@@ -69,16 +75,28 @@ def greet() -> dict[str, Any]:
         _ready(get_worker().state.nthreads)
         accelerator = jax.default_backend() != "cpu"
         return {"agree": _must_agree(), "accelerator": accelerator, "devices": jax.device_count()}
-    except Exception as error:  # in words: an exception that cannot be serialised leaves a Dask worker mute
+    except (
+        Exception
+    ) as error:  # in words: an exception that cannot be serialised leaves a Dask worker mute
         return {"error": _line(error)}
 
 
 def train_block(spec_json: str, seeds: list[int], topic: str, number: int) -> dict[str, Any]:
-    """Train a block on this worker, with a sign of life on `topic` now and then."""
+    """Train a block on this worker, with a sign of life now and then.
+
+    Args:
+        spec_json: what to train.
+        seeds: consecutive.
+        topic: where signs of life are heard.
+        number: of the block, which they name.
+    """
     from distributed import get_worker
 
-    worker, began, told = get_worker(), time.monotonic(), 0.0
-    spec, origin = Spec.model_validate_json(spec_json), trained_by()
+    worker = get_worker()
+    began = time.monotonic()
+    told = 0.0
+    spec = Spec.model_validate_json(spec_json)
+    origin = trained_by()
 
     def tell(steps: int, _: int) -> None:
         nonlocal told
@@ -93,68 +111,29 @@ def train_block(spec_json: str, seeds: list[int], topic: str, number: int) -> di
         return {"error": _line(error)}
     data = save(arrays_of(run))
     return {
-        "spec": spec.digest(), "seeds": list(run.seeds), "data": data, "sha256": hashlib.sha256(data).hexdigest(),
-        "seconds": time.monotonic() - began, "machine": hardware(), "trained_by": origin.canonical_json(),
-    }  # fmt: skip
+        "spec": spec.digest(),
+        "seeds": list(run.seeds),
+        "data": data,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "seconds": time.monotonic() - began,
+        "machine": hardware(),
+        "trained_by": origin.canonical_json(),
+    }
 
 
 # ---- on the client
 
 
-@dataclass(eq=False)
-class Block:
-    """Consecutive seeds of one Spec, and what became of them."""
-
-    number: int
-    name: str  # of the setting, for people
-    spec: Spec
-    seeds: list[int]
-    landed: bool = False
-    failures: list[str] = field(default_factory=list)
-    tried: set[str] = field(default_factory=set)  # workers that failed it
-
-    @property
-    def settled(self) -> bool:
-        return self.landed or len(self.failures) >= TRIES
-
-    @property
-    def samples(self) -> int:
-        return len(self.seeds) * self.spec.steps * self.spec.batch
-
-    def __str__(self) -> str:
-        return f"{self.name} (Spec {self.spec.digest()}), seeds {self.seeds[0]}-{self.seeds[-1]}"
-
-
-@dataclass
-class Attempt:
-    """A block on a worker: when it last gave a sign of life, how far it is, and whether it counts as failed already."""
-
-    block: Block
-    seen: float
-    steps: int = 0
-    failed: bool = False
-
-
-class Tally(NamedTuple):
-    """How far a cluster is, all workers together."""
-
-    landed: int
-    blocks: int
-    workers: int
-    busy: int
-    samples: int
-    of_samples: int
-    per_second: float
-
-
-def block_size(seeds: int, workers: int, devices: int, accelerator: bool) -> int:
-    """Seeds in a block: some blocks for every worker, none that leaves devices of a worker idle, none above the usual block."""
-    least, most = (SMALLEST_ON_ACCELERATOR, ACCELERATOR_BLOCK) if accelerator else (devices, BLOCK)
-    return min(max(-(-seeds // (SHARES * workers)), least), max(least, most))
-
-
 def checked(spec: Spec, seeds: list[int], answer: Mapping[str, Any]) -> Run:
-    """The run that a worker sent, if it is the one that was asked for and arrived whole; a ValueError says what is wrong."""
+    """The run that a worker sent, if it is the one that was asked for and arrived whole.
+
+    A ValueError says what is wrong.
+
+    Args:
+        spec: what was asked for.
+        seeds: and of which seeds.
+        answer: what `train_block` returned.
+    """
     if "error" in answer:
         raise ValueError(answer["error"])
     if hashlib.sha256(answer["data"]).hexdigest() != answer["sha256"]:
@@ -166,35 +145,60 @@ def checked(spec: Spec, seeds: list[int], answer: Mapping[str, Any]) -> Run:
     except SafetensorError as error:
         raise ValueError(f"an answer that is no run ({error})") from error
     check_arrays(spec, len(seeds), arrays)
-    origin, ours = TrainedBy.model_validate_json(answer["trained_by"]), trained_by()
+    origin = TrainedBy.model_validate_json(answer["trained_by"])
+    ours = trained_by()
     if origin.program() != ours.program():
         raise ValueError(f"an answer by another program ({origin}; ours is {ours})")
     return run_of(spec, seeds, arrays, (origin,))
 
 
 class Cluster:
-    """A Dask cluster that trains what a store lacks. `tell` hears how far it is, `say` what a person should know."""
+    """A Dask cluster that trains what a store lacks.
+
+    Args:
+        address: of the scheduler.
+        block_timeout: seconds without a step before a block is tried elsewhere as well.
+        tell: hears how far it is.
+        say: hears what a person should know.
+    """
 
     def __init__(
-        self, address: str, block_timeout: float = BLOCK_TIMEOUT, tell: Callable[[Tally], None] | None = None,
+        self,
+        address: str,
+        block_timeout: float = BLOCK_TIMEOUT,
+        tell: Callable[[Tally], None] | None = None,
         say: Callable[[str], None] = print,
-    ):  # fmt: skip
+    ):
         if block_timeout <= 0:
             raise UserError(f"--block-timeout must be more than 0 seconds, got {block_timeout:g}")
         try:
             import distributed
         except ModuleNotFoundError as error:
-            raise UserError("--cluster needs Dask; install it with: pip install 'mnemoscope[cluster]'") from error
-        self.dask, self.address, self.block_timeout = distributed, address, block_timeout
-        self.tell, self.say = tell, say
+            raise UserError(
+                "--cluster needs Dask; install it with: pip install 'mnemoscope[cluster]'"
+            ) from error
+        self.dask = distributed
+        self.address = address
+        self.block_timeout = block_timeout
+        self.tell = tell
+        self.say = say
 
     def train(self, store: Store, wanted: Mapping[str, tuple[Spec, Sequence[int]]]) -> None:
-        """Train every seed that the store lacks, all settings at once. Raises for blocks that failed three times, at the end."""
-        lacking: dict[str, tuple[str, Spec, set[int]]] = {}  # by digest: two settings may share a Spec
+        """Train every seed that the store lacks, all settings at once.
+
+        Raises for blocks that failed three times, at the end.
+
+        Args:
+            store: where everything is kept.
+            wanted: Spec and seeds of each setting, by its name.
+        """
+        program = trained_by().program()
+        lacking: dict[str, Lacking] = {}  # by digest: two settings may share a Spec
         for name, (spec, seeds) in wanted.items():
-            missing = store.blocks(spec, seeds, trained_by().program())[1]
+            _, missing = store.blocks(spec, seeds, program)
             if missing:
-                lacking.setdefault(spec.digest(), (name, spec, set()))[2].update(missing)
+                same_spec = lacking.setdefault(spec.digest(), Lacking(name, spec, set()))
+                same_spec.seeds.update(missing)
         if lacking:
             with _quiet():
                 asyncio.run(_Session(self, store, list(lacking.values())).run())
@@ -212,36 +216,36 @@ def _quiet() -> Iterator[None]:
 
 
 class _Session:
-    """One call of `Cluster.train`: a queue of blocks, and for each worker a coroutine that serves it."""
+    """One call of `Cluster.train`: a queue of blocks, and a coroutine for each worker."""
 
-    def __init__(self, cluster: Cluster, store: Store, lacking: list[tuple[str, Spec, set[int]]]):
-        self.cluster, self.store, self.lacking = cluster, store, lacking
-        self.topic = f"mnemoscope-{uuid.uuid4().hex}"
-        self.numbers = itertools.count()
+    def __init__(self, cluster: Cluster, store: Store, lacking: list[Lacking]):
+        self.cluster = cluster
+        self.store = store
+        self.lacking = lacking
+        self.topic = f"mnemoscope-{uuid.uuid4().hex}"  # where workers give signs of life
+        self.numbers = itertools.count()  # for blocks
         self.blocks: list[Block] = []  # empty until the first worker has said what it is
-        self.queue: list[Block] = []
-        self.doing: dict[str, Attempt] = {}
-        self.serving: dict[str, asyncio.Task[None]] = {}
+        self.queue: list[Block] = []  # blocks that wait for a worker
+        self.doing: dict[str, Attempt] = {}  # by worker
+        self.serving: dict[str, asyncio.Task[None]] = {}  # by worker
         self.met: set[str] = set()  # workers that are fit to train
-        self.refused: dict[str, str] = {}
-        self.began, self.over = time.monotonic(), False
+        self.refused: dict[str, str] = {}  # workers that are not, and why
+        self.began = time.monotonic()
+        self.over = False  # from then on nothing counts as a failure
 
     async def run(self) -> None:
-        address = self.cluster.address
-        try:
-            client = self.cluster.dask.Client(address, asynchronous=True, timeout=CONNECT_SECONDS, set_as_default=False)
-            self.client = await client
-        except (OSError, ValueError, TypeError) as error:
-            raise UserError(
-                f"no Dask scheduler answers at {address!r} ({_line(error)}); start one with 'dask scheduler'"
-            ) from error
+        """Train what is lacking; a UserError at the end names the blocks that failed."""
+        self.client = await self._connect()
         try:
             self.client.subscribe_topic(self.topic, self._hear)
             while not self._settled():
                 await self._look_around()
-                # a coroutine ends when everything is settled; until then this is how often deaths and new workers are noticed
-                await asyncio.wait([asyncio.ensure_future(asyncio.sleep(LOOK_SECONDS)), *self.serving.values()],
-                                   return_when=asyncio.FIRST_COMPLETED)  # fmt: skip
+                # a coroutine ends when everything is settled; until then this is how often deaths
+                # and new workers are noticed
+                pause = asyncio.ensure_future(asyncio.sleep(LOOK_SECONDS))
+                await asyncio.wait(
+                    [pause, *self.serving.values()], return_when=asyncio.FIRST_COMPLETED
+                )
         finally:
             self.over = True
             for task in self.serving.values():
@@ -249,24 +253,65 @@ class _Session:
             await asyncio.gather(*self.serving.values(), return_exceptions=True)
             await self.client.close()
         self._tell()
-        if lost := [block for block in self.blocks if not block.landed]:
-            named = "; ".join(f"{block}: {block.failures[-1]}" for block in lost[:4])
-            more = f"; and {len(lost) - 4} more" if len(lost) > 4 else ""
-            raise UserError(f"{len(lost)} of {len(self.blocks)} blocks failed {TRIES} times: {named}{more}; the others are stored, "
-                            "and the same command tries only these again")  # fmt: skip
+        self._raise_if_lost()
+
+    async def _connect(self) -> Any:
+        """A Dask client."""
+        address = self.cluster.address
+        try:
+            return await self.cluster.dask.Client(
+                address, asynchronous=True, timeout=CONNECT_SECONDS, set_as_default=False
+            )
+        except (OSError, ValueError, TypeError) as error:
+            raise UserError(
+                f"no Dask scheduler answers at {address!r} ({_line(error)}); "
+                "start one with 'dask scheduler'"
+            ) from error
+
+    def _raise_if_lost(self) -> None:
+        """A UserError that names the blocks that failed, if there are any."""
+        lost = [block for block in self.blocks if not block.landed]
+        if not lost:
+            return
+        named = "; ".join(f"{block}: {block.failures[-1]}" for block in lost[:4])
+        more = f"; and {len(lost) - 4} more" if len(lost) > 4 else ""
+        raise UserError(
+            f"{len(lost)} of {len(self.blocks)} blocks failed {TRIES} times: {named}{more}; "
+            "the others are stored, and the same command tries only these again"
+        )
 
     def _settled(self) -> bool:
         return bool(self.blocks) and all(block.settled for block in self.blocks)
 
     async def _look_around(self) -> None:
         """Notice workers that came, went, or have been silent for too long."""
+        present = await self._present_workers()
+        self._forget_gone(present)
+        for worker in present - self.serving.keys():
+            self.serving[worker] = asyncio.create_task(self._serve(worker))
+        timeout = self.cluster.block_timeout
+        for worker, attempt in self.doing.items():
+            if time.monotonic() - attempt.seen > timeout:
+                self._fail(worker, attempt, f"no step in {timeout:g} s on {worker}")
+        if present and self.refused.keys() >= present:
+            why = next(iter(self.refused.values()))
+            raise UserError(f"no worker of {self.cluster.address!r} can be used: {why}")
+        self._tell()
+
+    async def _present_workers(self) -> set[str]:
+        """The workers that the scheduler knows now."""
         try:
-            present = set(await asyncio.wait_for(self.client.nthreads(), 60))
+            return set(await asyncio.wait_for(self.client.nthreads(), 60))
         except (OSError, TimeoutError, asyncio.CancelledError, RuntimeError) as error:
             if isinstance(error, asyncio.CancelledError) and self.client.status == "running":
                 raise  # Ctrl-C
-            raise UserError(f"the Dask scheduler at {self.cluster.address!r} is gone; what came back is stored, and the same "
-                            "command goes on from there") from error  # fmt: skip
+            raise UserError(
+                f"the Dask scheduler at {self.cluster.address!r} is gone; what came back is "
+                "stored, and the same command goes on from there"
+            ) from error
+
+    def _forget_gone(self, present: set[str]) -> None:
+        """Forget workers that are gone or whose coroutine has ended."""
         for worker, task in list(self.serving.items()):
             if task.done() and not task.cancelled():
                 task.result()  # a store that cannot be written ends everything
@@ -275,15 +320,6 @@ class _Session:
                 del self.serving[worker]
                 self.met.discard(worker)
                 self.refused.pop(worker, None)
-        for worker in present - self.serving.keys():
-            self.serving[worker] = asyncio.create_task(self._serve(worker))
-        for worker, attempt in self.doing.items():
-            if time.monotonic() - attempt.seen > self.cluster.block_timeout:
-                self._fail(worker, attempt, f"no step in {self.cluster.block_timeout:g} s on {worker}")
-        if present and self.refused.keys() >= present:
-            why = next(iter(self.refused.values()))
-            raise UserError(f"no worker of {self.cluster.address!r} can be used: {why}")
-        self._tell()
 
     async def _serve(self, worker: str) -> None:
         """Give one worker block after block, until everything is settled or the worker is gone."""
@@ -297,8 +333,9 @@ class _Session:
                 continue
             attempt = self.doing[worker] = Attempt(block, time.monotonic())
             try:
+                spec_json = block.spec.canonical_json()
                 answer = await self._ask(
-                    worker, train_block, block.spec.canonical_json(), block.seeds, self.topic, block.number
+                    worker, train_block, spec_json, block.seeds, self.topic, block.number
                 )
                 run = checked(block.spec, block.seeds, answer)
             except asyncio.CancelledError:
@@ -314,15 +351,22 @@ class _Session:
                 del self.doing[worker]
 
     async def _meet(self, worker: str) -> dict[str, Any]:
-        """Ask a worker what it is. One that does not run what we run is never given a block, and the user is told."""
+        """Ask a worker what it is.
+
+        One that does not run what we run is never given a block, and the user is told.
+        """
+        about: dict[str, Any] = {}
+        differs = []
         try:
             about = await self._ask(worker, greet)
             if "error" in about:
                 raise ValueError(about["error"])
-            ours, theirs = _must_agree(), about["agree"]
-            differs = [f"it has {n} {theirs.get(n)}, we have {v}" for n, v in ours.items() if theirs.get(n) != v]
+            theirs = about["agree"]
+            for name, ours in _must_agree().items():
+                if theirs.get(name) != ours:
+                    differs.append(f"it has {name} {theirs.get(name)}, we have {ours}")
         except Exception as error:
-            about, differs = {}, [_line(error).removeprefix("ValueError: ")]
+            differs = [_line(error).removeprefix("ValueError: ")]
         if differs:
             self.refused[worker] = "; ".join(differs)
             self.cluster.say(f"  worker {worker} is given no work: {self.refused[worker]}")
@@ -331,19 +375,33 @@ class _Session:
         return about
 
     async def _ask(self, worker: str, task: Callable[..., Any], *args: Any) -> Any:
-        """Have one worker do something. Bound to it: Dask moves nothing by itself, so that every failure is counted here."""
-        return await self.client.submit(task, *args, workers=[worker], allow_other_workers=False, pure=False)
+        """Have one worker do something.
+
+        Bound to it: Dask moves nothing by itself, so that every failure is counted here.
+        """
+        return await self.client.submit(
+            task, *args, workers=[worker], allow_other_workers=False, pure=False
+        )
 
     def _cut(self, devices: int, accelerator: bool) -> None:
-        seeds = sum(len(missing) for *_, missing in self.lacking)
-        size = block_size(seeds, len(self.serving.keys() - self.refused.keys()), devices, accelerator)
-        parts = [(name, spec, part) for name, spec, missing in self.lacking for part in pieces(sorted(missing), size)]
-        self.blocks = [Block(next(self.numbers), *part) for part in parts]
+        """Cut what is lacking into blocks, for workers like the first one that said what it is."""
+        seeds = sum(len(lacking.seeds) for lacking in self.lacking)
+        workers = len(self.serving.keys() - self.refused.keys())
+        size = block_size(seeds, workers, devices, accelerator)
+        self.blocks = []
+        for name, spec, missing in self.lacking:
+            for part in pieces(sorted(missing), size):
+                self.blocks.append(Block(next(self.numbers), name, spec, part))
         # the longest first: what is begun last should not be what everybody waits for
-        self.queue = sorted(self.blocks, key=lambda block: -block.samples * block.spec.model.d_model)
+        self.queue = sorted(
+            self.blocks, key=lambda block: -block.samples * block.spec.model.d_model
+        )
 
     def _next(self, worker: str) -> Block | None:
-        """The next block for a worker. One that it has failed goes to others first: one broken machine must not fail them all."""
+        """The next block for a worker.
+
+        One that it has failed goes to others first: one broken machine must not fail them all.
+        """
         self.queue = [block for block in self.queue if not block.settled]
         # a worker that hangs will not ask again
         asking = self.met - {name for name, attempt in self.doing.items() if attempt.failed}
@@ -354,38 +412,35 @@ class _Session:
         return None
 
     def _hear(self, event: tuple[float, Any]) -> None:
+        """A worker's sign of life: it was at this step of this block just now."""
         worker, number, steps = event[1]
         attempt = self.doing.get(worker)
         if attempt and attempt.block.number == number and steps >= attempt.steps:
-            attempt.seen, attempt.steps = time.monotonic(), steps
+            attempt.seen = time.monotonic()
+            attempt.steps = steps
 
     def _land(self, block: Block, run: Run, answer: Mapping[str, Any]) -> None:
-        """Store what the store does not hold yet: another process, or another try, may have been faster."""
-        with self.store.alone(f"land {block.spec.digest()}"):  # two clients that look at once would both store it
-            missing = self.store.blocks(block.spec, block.seeds, trained_by().program())[1]
+        """Store what the store does not hold yet: another process or try may have been faster."""
+        program = trained_by().program()
+        # two clients that look at once would both store it
+        with self.store.alone(f"land {block.spec.digest()}"):
+            _, missing = self.store.blocks(block.spec, block.seeds, program)
             for part in pieces(missing, len(block.seeds)) if missing else []:
-                self.store.save(
-                    select([run], tuple(part)), answer["seconds"] * len(part) / len(block.seeds), answer["machine"]
-                )
+                seconds = answer["seconds"] * len(part) / len(block.seeds)
+                self.store.save(select([run], tuple(part)), seconds, answer["machine"])
         block.landed = True
         if lost := run.diverged():
             self.cluster.say(f"  {block.name}: diverged and left out of what is judged: {lost}")
         self._tell()
 
     def _fail(self, worker: str, attempt: Attempt, why: str) -> None:
-        """Count a failure once, and let the block be tried again, cut in two if it did not fit a worker's memory."""
+        """Count a failure once, and let the block be tried again, by halves if memory was short."""
         block = attempt.block
         if attempt.failed or block.settled or self.over:
             return
         attempt.failed = True
         if OUT_OF_MEMORY in why and len(block.seeds) > 1:
-            half = len(block.seeds) // 2
-            halves = block.seeds[:half], block.seeds[half:]
-            parts = [Block(next(self.numbers), block.name, block.spec, part) for part in halves]
-            self.blocks.remove(block)
-            self.blocks += parts
-            self.queue += parts
-            self.cluster.say(f"  {block} does not fit the memory of {worker}; going on with {half} seeds at once")
+            self._halve(block, worker)
             return
         block.failures.append(why)
         block.tried.add(worker)
@@ -395,13 +450,37 @@ class _Session:
         else:
             self.cluster.say(f"  {block} failed {TRIES} times and is left out: {why}")
 
+    def _halve(self, block: Block, worker: str) -> None:
+        """Two blocks in place of one that did not fit a worker's memory."""
+        half = len(block.seeds) // 2
+        halves = [block.seeds[:half], block.seeds[half:]]
+        parts = [Block(next(self.numbers), block.name, block.spec, seeds) for seeds in halves]
+        self.blocks.remove(block)
+        self.blocks += parts
+        self.queue += parts
+        self.cluster.say(
+            f"  {block} does not fit the memory of {worker}; going on with {half} seeds at once"
+        )
+
     def _tell(self) -> None:
+        """Say how far it is, to whoever asked to hear it."""
         if not self.cluster.tell:
             return
         landed = [block for block in self.blocks if block.landed]
-        whole = sum(len(missing) * spec.steps * spec.batch for _, spec, missing in self.lacking)
-        at = {a.block.number: a for a in sorted(self.doing.values(), key=lambda a: a.steps) if not a.block.landed}
-        done = sum(b.samples for b in landed)
-        done += sum(a.steps * a.block.spec.batch * len(a.block.seeds) for a in at.values())
-        rate = done / max(time.monotonic() - self.began, 1e-9)
-        self.cluster.tell(Tally(len(landed), len(self.blocks), len(self.met), len(self.doing), done, whole, rate))
+        # a block that is tried on two workers counts once, where it is further
+        furthest: dict[int, Attempt] = {}
+        for attempt in sorted(self.doing.values(), key=lambda attempt: attempt.steps):
+            if not attempt.block.landed:
+                furthest[attempt.block.number] = attempt
+        done = sum(block.samples for block in landed)
+        done += sum(attempt.samples for attempt in furthest.values())
+        tally = Tally(
+            landed=len(landed),
+            blocks=len(self.blocks),
+            workers=len(self.met),
+            busy=len(self.doing),
+            samples=done,
+            of_samples=sum(lacking.samples for lacking in self.lacking),
+            per_second=done / max(time.monotonic() - self.began, 1e-9),
+        )
+        self.cluster.tell(tally)

@@ -25,53 +25,79 @@ from mnemoscope.training.metrics import watch_of
 from mnemoscope.training.sinks import Sink
 from mnemoscope.training.spec import Spec
 
-# Seeds trained and stored together; what is cut off goes on from where it was kept last. An accelerator needs about a
-# thousand to be busy (BENCHMARKS.md), a CPU core one.
-BLOCK, ACCELERATOR_BLOCK = 256, 1024
-KEEP_SECONDS = 30  # between two times that a block under way is kept, or 20 times as long as that takes
+# Seeds trained and stored together; what is cut off goes on from where it was kept last. An
+# accelerator needs about a thousand to be busy (BENCHMARKS.md), a CPU core one.
+BLOCK = 256
+ACCELERATOR_BLOCK = 1024
+KEEP_SECONDS = (
+    30  # between two times that a block under way is kept, or 20 times as long as it takes
+)
 
 
 def compiled() -> Path:
-    """Where compiled programs are kept: among the user's own caches. In a store, one handed over could bring machine code along."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "mnemoscope" / "compiled"
+    """Where compiled programs are kept: among the user's own caches.
+
+    In a store, one handed over could bring machine code along.
+    """
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    return caches / "mnemoscope" / "compiled"
 
 
 class _Keeper:
-    """Keeps a block under way in the store. Only the same program on the same machine goes on to the same bits."""
+    """Keeps a block under way in the store.
+
+    Only the same program on the same machine goes on to the same bits.
+    """
 
     def __init__(self, store: Store, spec: Spec, block: Sequence[int]):
         origin = trained_by()
+        name = block_id(spec.digest(), block[0], block[-1], origin.program())
         self.store = store
-        self.name = f"runs/{block_id(spec.digest(), block[0], block[-1], origin.program())}.part"
+        self.name = f"runs/{name}.part"
         self.by = json.dumps([hardware(), versions(), origin.canonical_json()])
         self.next = time.monotonic() + KEEP_SECONDS
 
     def found(self) -> dict[str, np.ndarray] | None:
+        """What was kept of the block, if it is ours to go on with."""
         held = self.store.part(self.name)
-        return held[0] if held and held[1] == self.by else None
+        if held is None:
+            return None
+        arrays, by = held
+        return arrays if by == self.by else None
 
     def due(self) -> bool:
+        """Whether it is time to keep it again."""
         return time.monotonic() >= self.next
 
     def keep(self, arrays: dict[str, np.ndarray]) -> None:
+        """Keep the block as it is now."""
         began = time.monotonic()
         self.store.keep_part(self.name, arrays, self.by)
-        self.next = time.monotonic() + max(KEEP_SECONDS, 20 * (time.monotonic() - began))
+        took = time.monotonic() - began
+        self.next = time.monotonic() + max(KEEP_SECONDS, 20 * took)
 
     def drop(self) -> None:
+        """Forget what was kept: the block is stored."""
         self.store.drop_part(self.name)
 
 
 def use_all_devices(cache: Path | None = None, at_most: int | None = None) -> None:
-    """Show each CPU core, or `at_most` so many, to JAX as a device of its own, and keep compiled programs in `cache`.
+    """Show each CPU core to JAX as a device of its own, and say where compiled programs are kept.
 
-    Has an effect only before the first computation; seeds are then sharded over the cores as over accelerators.
+    Has an effect only before the first computation; seeds are then sharded over the cores as over
+    accelerators.
+
+    Args:
+        cache: the folder of compiled programs; without one, what JAX was told before stays.
+        at_most: show so many cores, if there are more.
     """
     # two cores working on one small product wait for each other longer than they work
     flags = os.environ.get("XLA_FLAGS", "")
     if "multi_thread_eigen" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))  # those that this process may use
     jax.config.update("jax_num_cpu_devices", min(cores, at_most or cores))
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache))
@@ -90,32 +116,45 @@ def hardware() -> str:
 
 def versions() -> dict[str, str]:
     """The versions that a number may depend on."""
-    ours = {"mnemoscope": __version__, "python": platform.python_version()}
-    return ours | {package: version(package) for package in ("jax", "jaxlib", "optax", "numpy", "scipy")}
+    found = {"mnemoscope": __version__, "python": platform.python_version()}
+    for package in ("jax", "jaxlib", "optax", "numpy", "scipy"):
+        found[package] = version(package)
+    return found
 
 
 def pieces(seeds: Sequence[int], most: int) -> list[list[int]]:
     """Seeds as runs of consecutive ones, none longer than `most`."""
     numbers = np.array(seeds, int)
-    groups = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
-    return [group[i : i + most].tolist() for group in groups for i in range(0, len(group), most)]
+    gaps = np.flatnonzero(np.diff(numbers) != 1) + 1
+    found = []
+    for group in np.split(numbers, gaps):
+        for start in range(0, len(group), most):
+            found.append(group[start : start + most].tolist())
+    return found
 
 
 def _missing_blocks(store: Store, spec: Spec, seeds: Sequence[int]) -> list[list[int]]:
     """The seeds that no stored block holds, cut into blocks."""
-    missing = store.blocks(spec, seeds, trained_by().program())[1]
+    _, missing = store.blocks(spec, seeds, trained_by().program())
     return pieces(missing, BLOCK if jax.default_backend() == "cpu" else ACCELERATOR_BLOCK)
 
 
 def prepare(store: Store, spec: Spec, seeds: Sequence[int]) -> None:
-    """Compile what `obtain` will need in the background, while something else trains."""
+    """Compile what `obtain` will need in the background, while something else trains.
+
+    Args:
+        store: where finished seeds are.
+        spec: what will be trained.
+        seeds: those that will be wanted.
+    """
     for block in _missing_blocks(store, spec, seeds)[:1]:
-        # not a daemon: a compilation cut off by the end of the process takes the process down with it
+        # not a daemon: a compilation cut off by the end of the process takes the process down too
         threading.Thread(target=_try_to_compile, args=(spec, len(block))).start()
 
 
 def _try_to_compile(spec: Spec, n_seeds: int) -> None:
-    with suppress(Exception):  # whoever needs the program compiles it again and says what is wrong
+    # whoever needs the program compiles it again and says what is wrong
+    with suppress(Exception):
         programs(spec, n_seeds)
 
 
@@ -127,40 +166,65 @@ def obtain(
     sink: Sink | None = None,
     name: str = "",
 ) -> Run:
-    """The run of these seeds: what the store holds is read, what is missing is trained and stored block by block.
+    """The run of these seeds: what the store holds is read, what is missing is trained and stored.
 
-    `progress(done, total)` counts optimiser steps of all seeds that had to be trained. A block that does not fit the
-    device's memory is cut in two, and a warning says so: a seed trains the same in any block. A `sink` follows
-    each block, under the name and its seeds. All seeds come from one program: this one, unless another has them all already,
-    which a warning says.
+    That goes block by block. A block that does not fit the device's memory is cut in two, and a
+    warning says so: a seed trains the same in any block. All seeds come from one program: this one,
+    unless another has them all already, which a warning says.
+
+    Args:
+        store: where finished seeds are, and where new ones go.
+        spec: what to train.
+        seeds: those that are wanted.
+        progress: called with optimizer steps done and in total, of all seeds that are trained here.
+        sink: follows each block, under the name and its seeds.
+        name: of the setting, for people; the digest of the Spec, unless told otherwise.
     """
+    name = name or spec.digest()
 
     def waiting() -> None:
-        warnings.warn("another process is training this already; waiting for it", Notice, stacklevel=2)
+        warnings.warn(
+            "another process is training this already; waiting for it", Notice, stacklevel=2
+        )
 
     with store.alone(spec.digest(), waiting):
-        _train(store, spec, _missing_blocks(store, spec, seeds), progress, sink, name or spec.digest())
+        _train(store, spec, _missing_blocks(store, spec, seeds), progress, sink, name)
     program = trained_by().program()
-    rows = store.blocks(spec, seeds, program)[0]
+    rows, _ = store.blocks(spec, seeds, program)
     if rows[0].program != program:
         by = ", ".join(described(row.origin for row in rows))
-        message = f"{name or spec.digest()} was trained by {by}, not by this program; it is used as that"
+        message = f"{name} was trained by {by}, not by this program; it is used as that"
         warnings.warn(message, Notice, stacklevel=2)
     return select([store.load(row) for row in rows], tuple(seeds))
 
 
-def train_again(store: Store, row: RunRow, progress: Callable[[int, int], None] | None = None) -> None:
-    """Train a stored block again and put it in the place of what is stored, which stays until then."""
+def train_again(
+    store: Store, row: RunRow, progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Train a stored block again and put it in the place of what is stored, which stays until then.
+
+    Args:
+        store: where the block is.
+        row: the block.
+        progress: called with optimizer steps done and in total, of all its seeds.
+    """
     spec = Spec.model_validate_json(row.spec_json)
+    block = list(range(row.first, row.last + 1))
     with store.alone(spec.digest()):
-        _train(store, spec, [list(range(row.first, row.last + 1))], progress, None, row.id)
-        if row in store.rows(row.spec):  # another program's, or now in smaller blocks: the new ones stand beside it
+        _train(store, spec, [block], progress, None, row.id)
+        # another program's, or now in smaller blocks: the new ones stand beside it
+        if row in store.rows(row.spec):
             store.delete(row)
 
 
 def _train(
-    store: Store, spec: Spec, blocks: list[list[int]], progress: Callable[[int, int], None] | None, sink: Sink | None, name: str
-) -> None:  # fmt: skip
+    store: Store,
+    spec: Spec,
+    blocks: list[list[int]],
+    progress: Callable[[int, int], None] | None,
+    sink: Sink | None,
+    name: str,
+) -> None:
     """Train and store block after block."""
     total = sum(map(len, blocks)) * spec.steps
     behind = 0  # steps of the blocks that are finished
@@ -170,7 +234,8 @@ def _train(
             progress(behind + steps * len(block), total)
 
     while blocks:
-        block, began = blocks.pop(0), time.monotonic()
+        block = blocks.pop(0)
+        began = time.monotonic()
         keeper = _Keeper(store, spec, block)
         if sink:
             sink.init(f"{name}/{block[0]}-{block[-1]}", spec.model_dump(mode="json"))
@@ -179,12 +244,7 @@ def _train(
         except jax.errors.JaxRuntimeError as error:
             if OUT_OF_MEMORY not in str(error):
                 raise
-            if len(block) == 1:
-                raise UserError(f"one seed of this Spec does not fit the memory of {hardware()}") from error
-            half = len(block) // 2
-            message = f"{len(block)} seeds at once do not fit the device's memory; going on with {half}"
-            warnings.warn(message, Notice, stacklevel=3)
-            blocks[:0] = [block[:half], block[half:]]
+            blocks[:0] = _halves(block, error)
             continue
         finally:
             if sink:
@@ -192,27 +252,47 @@ def _train(
         store.save(run, time.monotonic() - began, hardware())
         keeper.drop()
         if lost := run.diverged():
-            warnings.warn(f"{name}: diverged and left out of what is judged: {lost}", Notice, stacklevel=3)
+            message = f"{name}: diverged and left out of what is judged: {lost}"
+            warnings.warn(message, Notice, stacklevel=3)
         behind += len(block) * spec.steps
+
+
+def _halves(block: list[int], error: Exception) -> list[list[int]]:
+    """Two blocks in place of one that does not fit the memory, as `error` said; with a warning."""
+    if len(block) == 1:
+        raise UserError(f"one seed of this Spec does not fit the memory of {hardware()}") from error
+    half = len(block) // 2
+    message = f"{len(block)} seeds at once do not fit the device's memory; going on with {half}"
+    warnings.warn(message, Notice, stacklevel=4)
+    return [block[:half], block[half:]]
 
 
 def select(runs: Sequence[Run], seeds: tuple[int, ...]) -> Run:
     """Chosen seeds out of several runs of one Spec, in the order asked for."""
-    where = {seed: (run, row) for run in reversed(runs) for row, seed in enumerate(run.seeds)}
+    where = {}
+    for run in reversed(runs):  # a seed that several runs hold is taken from the first of them
+        for row, seed in enumerate(run.seeds):
+            where[seed] = (run, row)
+    chosen = [where[seed] for seed in seeds]
+    used = list({id(run): run for run, _ in chosen}.values())
 
-    def rows(read: Callable[[Run], np.ndarray]) -> np.ndarray:
-        return np.stack([read(where[seed][0])[where[seed][1]] for seed in seeds])
+    def gather(read: Callable[[Run], np.ndarray]) -> np.ndarray:
+        return np.stack([read(run)[row] for run, row in chosen])
 
-    one = runs[0]
-    used = {id(where[seed][0]): where[seed][0] for seed in seeds}.values()
     hashes = None
     if all(run.world_hashes is not None for run in used):
-        hashes = rows(lambda run: cast(np.ndarray, run.world_hashes))
+        hashes = gather(lambda run: cast(np.ndarray, run.world_hashes))
+    one = runs[0]
     return Run(
-        one.spec, seeds,
-        {k: rows(lambda run, k=k: run.snapshots[k]) for k in one.snapshots},
-        one.loss_steps, rows(lambda run: run.losses), rows(lambda run: run.good_steps),
-        {k: rows(lambda run, k=k: run.observed[k]) for k in one.observed},
-        hashes,
-        tuple(dict.fromkeys(origin for run in used for origin in run.origins)),
-    )  # fmt: skip
+        spec=one.spec,
+        seeds=seeds,
+        snapshots={
+            name: gather(lambda run, name=name: run.snapshots[name]) for name in one.snapshots
+        },
+        loss_steps=one.loss_steps,
+        losses=gather(lambda run: run.losses),
+        good_steps=gather(lambda run: run.good_steps),
+        observed={name: gather(lambda run, name=name: run.observed[name]) for name in one.observed},
+        world_hashes=hashes,
+        origins=tuple(dict.fromkeys(origin for run in used for origin in run.origins)),
+    )

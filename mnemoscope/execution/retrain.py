@@ -1,8 +1,8 @@
 """Stored seeds trained again: do the numbers that are kept come out of the program that is here?
 
-A seed trains to the same bits alone as in its block on the same kind of CPU. Elsewhere sums are taken in another order,
-and rounding grows with every step until two trainings of one seed are two trainings: there only the start and the
-first losses are compared, each to a tolerance.
+A seed trains to the same bits alone as in its block on the same kind of CPU. Elsewhere sums are
+taken in another order, and rounding grows with every step until two trainings of one seed are two
+trainings: there only the start and the first losses are compared, each to a tolerance.
 """
 
 import random
@@ -25,21 +25,36 @@ FIRST_LOSS = 1e-3  # and the mean loss up to the first stop, of its size
 class Retrained(NamedTuple):
     """Whether a seed came out as it is stored, and in what."""
 
-    same: bool
-    words: str
+    same: bool  # whether it came out as it is stored
+    words: str  # what was compared, and what differs
 
 
 def choose_seeds(store: Store, number: int) -> tuple[list[tuple[RunRow, int]], int]:
-    """So many stored seeds that this program trained, chosen at random, and how many others there are."""
+    """Stored seeds that this program trained, chosen at random, and how many others there are."""
     program = trained_by().program()
     rows = store.rows()
-    ours = [(row, seed) for row in rows if row.program == program for seed in range(row.first, row.last + 1)]
-    others = sum(row.last - row.first + 1 for row in rows if row.program != program)
+    ours = []
+    others = 0
+    for row in rows:
+        seeds = range(row.first, row.last + 1)
+        if row.program == program:
+            ours += [(row, seed) for seed in seeds]
+        else:
+            others += len(seeds)
     return random.sample(ours, min(number, len(ours))), others
 
 
-def retrain_seed(store: Store, row: RunRow, seed: int, progress: Callable[[int, int], None] | None = None) -> Retrained:
-    """Train one seed of a stored block again, and compare."""
+def retrain_seed(
+    store: Store, row: RunRow, seed: int, progress: Callable[[int, int], None] | None = None
+) -> Retrained:
+    """Train one seed of a stored block again, and compare.
+
+    Args:
+        store: where the block is.
+        row: the block.
+        seed: one of its seeds.
+        progress: called with optimizer steps done and in total.
+    """
     stored = select([store.load(row)], (seed,))
     spec = Spec.model_validate_json(row.spec_json)
     again = fit(spec, [seed], observe=watch_of(spec), progress=progress)
@@ -51,18 +66,30 @@ def retrain_seed(store: Store, row: RunRow, seed: int, progress: Callable[[int, 
 
 
 def _compare_bits(stored: Run, again: Run) -> Retrained:
-    one, two = arrays_of(stored), arrays_of(again)
-    other = [name for name, x in one.items() if not np.array_equal(x, two.get(name, ()), equal_nan=True)]
-    if not other:
-        return Retrained(True, f"all {len(one)} arrays, to the bit")
-    return Retrained(False, f"{len(other)} of {len(one)} arrays differ, {other[0]} first")
+    """Compare every array, to the bit."""
+    kept = arrays_of(stored)
+    new = arrays_of(again)
+    differing = [
+        name
+        for name, array in kept.items()
+        if not np.array_equal(array, new.get(name, ()), equal_nan=True)
+    ]
+    if not differing:
+        return Retrained(True, f"all {len(kept)} arrays, to the bit")
+    words = f"{len(differing)} of {len(kept)} arrays differ, {differing[0]} first"
+    return Retrained(False, words)
 
 
 def _compare_start(stored: Run, again: Run) -> Retrained:
-    first = 0 in stored.spec.snapshot_steps()
-    start = max(
-        (float(np.abs(x[:, 0] - again.snapshots[n][:, 0]).max()) for n, x in stored.snapshots.items()), default=0.0
-    )
-    loss = float(np.abs(stored.losses[0, 0] - again.losses[0, 0]) / np.abs(stored.losses[0, 0]))
-    same = (start <= START or not first) and loss <= FIRST_LOSS
-    return Retrained(same, f"another kind of device; start off by {start:.1e}, first loss by {loss:.1e} of itself")
+    """Compare the weights before the first step, if they are kept, and the first loss."""
+    off = []
+    for name, weights in stored.snapshots.items():
+        distance = np.abs(weights[:, 0] - again.snapshots[name][:, 0])
+        off.append(float(distance.max()))
+    start = max(off, default=0.0)
+    first_loss = stored.losses[0, 0]
+    loss = float(np.abs(first_loss - again.losses[0, 0]) / np.abs(first_loss))
+    starts_at_0 = 0 in stored.spec.snapshot_steps()
+    same = (start <= START or not starts_at_0) and loss <= FIRST_LOSS
+    words = f"start off by {start:.1e}, first loss by {loss:.1e} of itself"
+    return Retrained(same, f"another kind of device; {words}")
