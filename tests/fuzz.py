@@ -849,11 +849,11 @@ def calm() -> Iterator[None]:
     with TemporaryDirectory() as empty, warnings.catch_warnings(), ExitStack() as stack:
         stack.enter_context(patch.dict(os.environ, {"MNEMOSCOPE_LANGUAGE_MODEL": f"{empty}/none", "COLUMNS": "160"}))
         for name, instead in {
-            "engine.fit": trains, "engine.programs": MagicMock(), "profile.profile": trains,
+            "execution.local.fit": trains, "execution.local.programs": MagicMock(), "training.profile.profile": trains,
             "studies.evidence.Evidence.finding": judged, "studies.evidence.Evidence.run": MagicMock(),
-            "studies.memories.optimised.errors": lambda cell, seeds: np.zeros(len(seeds)),
-            "engine.use_all_devices": MagicMock(), "studies.walk.chosen.use_all_devices": MagicMock(),
-            "report.books.published": lambda: Path(empty), "cli.visualize.open_in_browser": MagicMock(),
+            "studies.library.memories.optimised.errors": lambda cell, seeds: np.zeros(len(seeds)),
+            "execution.local.use_all_devices": MagicMock(), "studies.library.walk.chosen.use_all_devices": MagicMock(),
+            "report.results.published": lambda: Path(empty), "cli.visualize.open_in_browser": MagicMock(),
         }.items():  # fmt: skip
             stack.enter_context(patch(f"mnemoscope.{name}", instead))
         warnings.simplefilter("ignore")
