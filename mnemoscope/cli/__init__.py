@@ -406,7 +406,7 @@ def profile(
     use_all_devices()
     import jax
 
-    from mnemoscope.report.profile import print_profile
+    from mnemoscope.report.speed import print_profile
     from mnemoscope.training.profile import profile as measure
     from mnemoscope.training.profile import write_trace
 

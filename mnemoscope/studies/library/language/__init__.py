@@ -7,7 +7,7 @@ from pathlib import Path
 from mnemoscope.studies.claims import Outcome, Study, Test, load_claims
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.language import copying, keys, pairs, places
-from mnemoscope.studies.library.language.common import Subject
+from mnemoscope.studies.library.language.subject import Subject
 
 CLAIMS = load_claims("language")
 JUDGES: dict[str, Callable[[Subject, Evidence], Outcome]] = {

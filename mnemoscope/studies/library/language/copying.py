@@ -13,7 +13,7 @@ from mnemoscope.models.language import LanguageModel
 from mnemoscope.probes.copying import prefix_score, previous_score, token_losses
 from mnemoscope.studies.claims import Curve, Grid, Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.language.common import Subject, batches, rows
+from mnemoscope.studies.library.language.subject import Subject, batches, rows
 from mnemoscope.studies.statistics import mean_interval
 
 PERIOD = 48  # tokens, then the same again

@@ -11,7 +11,7 @@ from mnemoscope.models.language import LanguageModel
 from mnemoscope.models.language.forward import read_out
 from mnemoscope.studies.claims import Curve, Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.language.common import Subject, batches, padded, rows
+from mnemoscope.studies.library.language.subject import Subject, batches, padded, rows
 from mnemoscope.studies.library.language.places import late
 from mnemoscope.studies.statistics import Interval, mean_interval
 

@@ -8,7 +8,7 @@ from mnemoscope.models.language import LanguageModel
 from mnemoscope.models.language.forward import read_out
 from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.language.common import Subject, batches, padded, rows
+from mnemoscope.studies.library.language.subject import Subject, batches, padded, rows
 from mnemoscope.studies.library.language.copying import induction_heads, silence
 from mnemoscope.studies.statistics import MOST, share_interval
 

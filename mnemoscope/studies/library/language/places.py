@@ -14,7 +14,7 @@ from mnemoscope.models.language.forward import read_out
 from mnemoscope.probes.truncation import keep_rank
 from mnemoscope.studies.claims import Grid, NotSettledError, Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.language.common import Subject, batches, padded, rows
+from mnemoscope.studies.library.language.subject import Subject, batches, padded, rows
 from mnemoscope.studies.statistics import Interval, mean_interval
 
 PARTS = (0.0, 0.01, 0.1, 0.5)  # of the full rank that is kept

@@ -2,7 +2,7 @@
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.noise import judges
-from mnemoscope.studies.library.noise.settings import settings
+from mnemoscope.studies.library.noise.conditions import settings
 
 CLAIMS = load_claims("noise")
 

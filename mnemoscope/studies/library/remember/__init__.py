@@ -2,7 +2,7 @@
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.remember import elimination, heads, recall
-from mnemoscope.studies.library.remember.settings import ANY, PLAIN, SMALL, TWO, WIDE, settings
+from mnemoscope.studies.library.remember.conditions import ANY, PLAIN, SMALL, TWO, WIDE, settings
 
 CLAIMS = load_claims("remember")
 

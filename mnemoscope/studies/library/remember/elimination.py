@@ -10,8 +10,8 @@ from mnemoscope.probes.attention import mean_pattern, roles
 from mnemoscope.probes.skills import against_training, answers, right
 from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.remember.common import card, eliminates, over_readings, percent, recall, short
-from mnemoscope.studies.library.remember.settings import PLAIN, SMALL, TWO
+from mnemoscope.studies.library.remember.mastery import card, eliminates, over_readings, percent, recall, short
+from mnemoscope.studies.library.remember.conditions import PLAIN, SMALL, TWO
 from mnemoscope.studies.statistics import MOST, mean_interval, share_verdict
 from mnemoscope.tasks import Permutation, Split
 from mnemoscope.tasks.permutation import permutations

@@ -11,8 +11,8 @@ from mnemoscope.probes.ablation import cases, forced_patterns, knock_outs
 from mnemoscope.probes.attention import mean_pattern, roles
 from mnemoscope.studies.claims import Outcome
 from mnemoscope.studies.evidence import MIN_SEEDS, Evidence
-from mnemoscope.studies.library.remember.common import masters, percent, short
-from mnemoscope.studies.library.remember.settings import TWO
+from mnemoscope.studies.library.remember.mastery import masters, percent, short
+from mnemoscope.studies.library.remember.conditions import TWO
 from mnemoscope.studies.statistics import share_interval, share_verdict
 from mnemoscope.tasks import Permutation, Split
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.remember.common import (
+from mnemoscope.studies.library.remember.mastery import (
     card,
     eliminates,
     masters,
@@ -15,7 +15,7 @@ from mnemoscope.studies.library.remember.common import (
     short,
 )
 from mnemoscope.studies.library.remember.elimination import elimination_rate
-from mnemoscope.studies.library.remember.settings import ANY, PLAIN, SMALL, TWO, WIDE, WIDER
+from mnemoscope.studies.library.remember.conditions import ANY, PLAIN, SMALL, TWO, WIDE, WIDER
 from mnemoscope.studies.statistics import FEW, MOST, mean_interval, share_verdict
 
 

@@ -2,7 +2,7 @@
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.walk import judges
-from mnemoscope.studies.library.walk.settings import ABC, MLP, POST, PRE, settings
+from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, settings
 
 CLAIMS = load_claims("walk")
 

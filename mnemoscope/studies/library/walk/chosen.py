@@ -11,7 +11,7 @@ from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.execution.local import compiled, obtain, use_all_devices
 from mnemoscope.probes.walk import Walk, walk
 from mnemoscope.store import Store
-from mnemoscope.studies.library.walk.settings import ABC, settings
+from mnemoscope.studies.library.walk.conditions import ABC, settings
 from mnemoscope.tasks import Cycle
 from mnemoscope.training.loop import Run
 

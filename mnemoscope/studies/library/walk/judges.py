@@ -11,7 +11,7 @@ from mnemoscope.models import Transformer, force_pattern, knock_out_head
 from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.walk import published
-from mnemoscope.studies.library.walk.settings import ABC, MLP, POST, PRE, settings
+from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, settings
 from mnemoscope.studies.statistics import share_verdict
 from mnemoscope.tasks import Cycle
 

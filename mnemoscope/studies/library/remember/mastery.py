@@ -7,7 +7,7 @@ import numpy as np
 from mnemoscope.probes.skills import report_card
 from mnemoscope.studies.claims import Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.remember.settings import SOURCE_SAMPLES
+from mnemoscope.studies.library.remember.conditions import SOURCE_SAMPLES
 
 
 def percent(x: float | np.floating) -> str:
