@@ -1,7 +1,8 @@
-"""What the noise study trains: two layers of one head with feed-forward layers, on text whose trigger noise often follows.
+"""What the noise study trains: two layers of one head with feed-forward layers.
 
-The source's sizes at `full` (d = 256, 256 tokens, batch 512, SGD at .03), for 2,000 of its 5,000 steps and 8 seeds. `quick` has d
-= 64, 48 tokens, batch 64 and 300 steps at rate .1, chosen on seeds that are not among the study's.
+On text whose trigger noise often follows. The source's sizes at `full` (d = 256, 256 tokens, batch
+512, SGD at .03), for 2,000 of its 5,000 steps and 8 seeds. `quick` has d = 64, 48 tokens, batch 64
+and 300 steps at rate .1, chosen on seeds that are not among the study's.
 """
 
 from mnemoscope.models import ModelConfig
@@ -17,12 +18,22 @@ def settings(scale: Scale) -> dict[str, Setting]:
     full = scale == "full"
     d = 256 if full else 64
     model = ModelConfig(
-        d_model=d, n_heads=1, n_layers=2, d_mlp=4 * d, bias=False, identity=("*.attn.W_Q",),
+        d_model=d,
+        n_heads=1,
+        n_layers=2,
+        d_mlp=4 * d,
+        bias=False,
+        identity=("*.attn.W_Q",),
         frozen=("embed.W_E", "pos_embed.W_pos", "unembed.W_U", "*.attn.W_Q"),
-    )  # fmt: skip
+    )
     spec = Spec(
-        task=Bigrams(n_triggers=1, length=256 if full else 48, noise=0.5), model=model, steps=2000 if full else 300,
-        optimiser=SGD(lr=0.03 if full else 0.1, momentum=0.9, weight_decay=1e-4), batch=512 if full else 64, snapshots=10,
-        watch="noise", looks=50,
-    )  # fmt: skip
+        task=Bigrams(n_triggers=1, length=256 if full else 48, noise=0.5),
+        model=model,
+        steps=2000 if full else 300,
+        optimiser=SGD(lr=0.03 if full else 0.1, momentum=0.9, weight_decay=1e-4),
+        batch=512 if full else 64,
+        snapshots=10,
+        watch="noise",
+        looks=50,
+    )
     return {"noisy": Setting(spec, SEEDS)}

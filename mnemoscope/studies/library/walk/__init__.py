@@ -1,4 +1,7 @@
-"""The walk study: a model small enough to be followed number by number, and the arithmetic printed about it."""
+"""The walk study: a model small enough to be followed number by number.
+
+And the arithmetic that the source prints about it.
+"""
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.walk import judges
