@@ -334,7 +334,7 @@ def spikes(evidence: Evidence) -> Outcome:
     losses = {rate: two_tokens(rate) for rate in (10.0, 1.0)}
     rises = {rate: float(np.diff(each).max()) for rate, each in losses.items()}
     spike = rises[10.0] > SPIKE and rises[1.0] <= SPIKE
-    lower = losses[10.0][-1] < losses[1.0][-1]
+    lower = bool(losses[10.0][-1] < losses[1.0][-1])
     grids, table = _spike_map()
     ends = " and ".join(f"{each[-1]:.4f}" for each in losses.values())
     sentence = (

@@ -1,4 +1,7 @@
-"""The permutation study: does a tiny transformer remember what it was shown, or eliminate what is left?"""
+"""The permutation study: does a tiny transformer remember what it was shown?
+
+Or does it eliminate what is left?
+"""
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.remember import elimination, heads, recall

@@ -106,7 +106,8 @@ def walked(model: Chosen, prompt: str | None) -> Walk:
 def title(model: Chosen, found: Walk) -> str:
     """What is walked, in one line."""
     spec = model.run.spec
-    step = spec.snapshot_steps()[model.snapshot]
-    when = "imported" if spec.imported else f"after {step:,} steps"
+    when = "imported"
+    if not spec.imported:
+        when = f"after {spec.snapshot_steps()[model.snapshot]:,} steps"
     prompt = " ".join(found.prompt)
     return f"The walk of {prompt} through {model.name}, seed {model.seed}, {when}"
