@@ -3,7 +3,7 @@
 Nothing is trained.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -253,7 +253,9 @@ def _slope_interval(errors: Float[np.ndarray, "draw width"]) -> tuple[float, tup
     return slope(WIDTHS, errors.mean(axis=0)), (float(low), float(high))
 
 
-def _unseen(p: Float[np.ndarray, "x"], samples: Iterable[int]) -> Float[np.ndarray, "samples"]:
+def _unseen(
+    p: Float[np.ndarray, "x"], samples: Sequence[int] | np.ndarray
+) -> Float[np.ndarray, "samples"]:
     """The mass of the inputs that T draws leave unseen: sum_x p(x) (1 - p(x))^T, exactly."""
     return np.array([(p * np.exp(t * np.log1p(-p))).sum() for t in samples])
 
