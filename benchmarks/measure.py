@@ -220,7 +220,7 @@ def evaluation(scale: str, seeds: int = 64) -> dict:
     from mnemoscope.probes.ablation import forced_patterns, knock_outs
     from mnemoscope.probes.attention import mean_pattern
     from mnemoscope.probes.skills import over_seeds, report_card
-    from mnemoscope.studies.library.remember.settings import TWO, settings
+    from mnemoscope.studies.library.remember.conditions import TWO, settings
 
     spec = settings(scale)[TWO].spec
     began = time.perf_counter()
@@ -247,7 +247,7 @@ def evaluation(scale: str, seeds: int = 64) -> dict:
 def budget(seeds: int = 1000) -> dict:
     """The source's whole budget, 5 million samples for each seed, from an empty cache to finished runs."""
     from mnemoscope import fit
-    from mnemoscope.studies.library.remember.settings import TWO, settings
+    from mnemoscope.studies.library.remember.conditions import TWO, settings
 
     times: list[float] = []
     began = time.perf_counter()

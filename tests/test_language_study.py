@@ -15,7 +15,7 @@ from mnemoscope.studies.about import panels
 from mnemoscope.studies.discover import STUDIES, on_model
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.language import JUDGES, copying, keys, pairs, places, study_of
-from mnemoscope.studies.library.language.common import Subject, batches, padded, rows
+from mnemoscope.studies.library.language.subject import Subject, batches, padded, rows
 from mnemoscope.studies.runner import finding_key, run_study
 
 
@@ -239,7 +239,7 @@ def test_places_are_enough_and_named_once():
 
 
 def test_without_weights_everything_is_undecided_and_says_what_to_install(store, monkeypatch):
-    monkeypatch.setattr("mnemoscope.studies.library.language.common.find_weights", lambda: None)
+    monkeypatch.setattr("mnemoscope.studies.library.language.subject.find_weights", lambda: None)
     study = study_of()
     ledger = run_study(study, "quick", store, "c", watcher=Quiet())
     assert {entry.verdict for entry in ledger.claims} == {"undecided"}
@@ -247,9 +247,9 @@ def test_without_weights_everything_is_undecided_and_says_what_to_install(store,
 
 
 def test_a_model_that_comes_later_is_judged_anew(folder, store, monkeypatch):
-    monkeypatch.setattr("mnemoscope.studies.library.language.common.find_weights", lambda: None)
+    monkeypatch.setattr("mnemoscope.studies.library.language.subject.find_weights", lambda: None)
     run_study(study_of(), "quick", store, "c", claims=("L3",), watcher=Quiet())
-    monkeypatch.setattr("mnemoscope.studies.library.language.common.find_weights", lambda: folder)
+    monkeypatch.setattr("mnemoscope.studies.library.language.subject.find_weights", lambda: folder)
     watch = Quiet()
     ledger = run_study(study_of(), "quick", store, "c", claims=("L3",), watcher=watch)
     assert watch.judged_ == ["L3"]

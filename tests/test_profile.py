@@ -14,7 +14,7 @@ from test_train import SMALL
 
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
-from mnemoscope.report.profile import print_profile
+from mnemoscope.report.speed import print_profile
 from mnemoscope.training import profile
 from mnemoscope.training.loop import draw, joined, parted, release_steps, seed_keys, start, train_step
 

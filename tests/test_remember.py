@@ -11,8 +11,8 @@ from mnemoscope.probes.ablation import cases, forced_patterns, knock_outs
 from mnemoscope.probes.skills import against_training, report_card
 from mnemoscope.studies.claims import SCALES
 from mnemoscope.studies.library.remember import STUDY, elimination, heads
+from mnemoscope.studies.library.remember.conditions import ANY, PLAIN, SMALL, TWO, WIDE, WIDER, settings
 from mnemoscope.studies.library.remember.elimination import elimination_rate
-from mnemoscope.studies.library.remember.settings import ANY, PLAIN, SMALL, TWO, WIDE, WIDER, settings
 from mnemoscope.tasks import Permutation, Split
 from mnemoscope.tasks.permutation import Sequences, permutations
 

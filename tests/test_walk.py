@@ -24,8 +24,8 @@ from mnemoscope.store import Store
 from mnemoscope.studies.claims import SCALES
 from mnemoscope.studies.library.walk import judges, published
 from mnemoscope.studies.library.walk.chosen import tokens_of
-from mnemoscope.studies.library.walk.settings import ABC, MLP, POST, PRE
-from mnemoscope.studies.library.walk.settings import settings as walk_settings
+from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE
+from mnemoscope.studies.library.walk.conditions import settings as walk_settings
 from mnemoscope.tasks import Cycle, Permutation
 from mnemoscope.training.spec import Spec
 

@@ -39,7 +39,7 @@ def profile(
     from mnemoscope.execution.local import use_all_devices
 
     use_all_devices()  # before anything asks JAX for its devices
-    from mnemoscope.report.profile import print_profile
+    from mnemoscope.report.speed import print_profile
     from mnemoscope.training.profile import profile as measure
     from mnemoscope.training.profile import write_trace
 

@@ -13,4 +13,6 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot write {str(path)!r} ({error.strerror}); give another place with --out") from error
+        raise UserError(
+            f"cannot write {str(path)!r} ({error.strerror}); give another place with --out"
+        ) from error

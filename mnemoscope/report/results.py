@@ -1,4 +1,7 @@
-"""Which results there are to show: the user's own ledgers in the store, and the full-scale ones that come with Mnemoscope."""
+"""Which results there are to show.
+
+The user's own ledgers in the store, and the full-scale ones that come with Mnemoscope.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,64 +15,120 @@ T = TypeVar("T")
 
 
 def published() -> Path:
-    """The full-scale results that come with Mnemoscope: inside an installed package, or beside it in a clone."""
+    """The full-scale results that come with Mnemoscope.
+
+    They are inside an installed package, or beside it in a clone.
+    """
     home = Path(__file__).parent.parent
-    return next((p for p in (home / "results", home.parent / "results") if p.is_dir()), home / "results")
+    inside = home / "results"
+    beside = home.parent / "results"
+    return beside if beside.is_dir() and not inside.is_dir() else inside
 
 
 def folder_of(store: Path, study: str, scale: Scale) -> Path | None:
-    """Where a study's ledger is, if there is one; the user's own come first."""
+    """Where a study's ledger is, if there is one; the user's own come first.
+
+    Args:
+        store: The user's folder.
+        study: Its name.
+        scale: At which it was run.
+    """
     places = (store / "ledger" / scale, published() / scale)
     return next((place for place in places if (place / f"{study}.json").is_file()), None)
 
 
 def ledger(store: Path, study: str, scale: Scale) -> Ledger | None:
-    """A study's ledger at a scale, if there is one."""
+    """A study's ledger at a scale, if there is one.
+
+    Args:
+        store: The user's folder.
+        study: Its name.
+        scale: At which it was run.
+    """
     folder = folder_of(store, study, scale)
     return folder and ledger_in(folder, study, scale)
 
 
 def ledger_in(folder: Path, study: str, scale: Scale) -> Ledger:
-    """A study's ledger out of this folder."""
+    """A study's ledger out of this folder.
+
+    Args:
+        folder: Where its file is.
+        study: Its name.
+        scale: At which it was run.
+    """
     found = _read(folder / f"{study}.json", Ledger.model_validate_json)
     if (found.study, found.scale) != (study, scale):
-        raise UserError(f"{str(folder / study)!r} is the {found.scale} ledger of {short(found.study)}")
+        raise UserError(
+            f"{str(folder / study)!r} is the {found.scale} ledger of {short(found.study)}"
+        )
     return found
 
 
 def _read(path: Path, read: Callable[[str], T]) -> T:
     """What a file says, or one line with its name. In a store it must be what was written there."""
-    scale = path.absolute().parent
     try:
-        if scale.parent.name == "ledger" and (why := wrong_in(scale.parent.parent, f"ledger/{scale.name}/{path.name}")):
-            raise ValueError(why)
+        _check(path)
         return read(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{str(path)!r} cannot be read: {error}; move it away, and 'mnemoscope run' makes it again"
+            f"{str(path)!r} cannot be read: {error}; "
+            "move it away, and 'mnemoscope run' makes it again"
         ) from None
 
 
-def _beside(folder: Path | None, study: str, part: str, read: Callable[[object], T]) -> dict[str, T]:
+def _check(path: Path) -> None:
+    """Where a ledger's file lies in a store, refuse one that is not what was written there."""
+    scale = path.absolute().parent
+    ledgers = scale.parent
+    if ledgers.name == "ledger":
+        why = wrong_in(ledgers.parent, f"ledger/{scale.name}/{path.name}")
+        if why:
+            raise ValueError(why)
+
+
+def _beside(
+    folder: Path | None, study: str, part: str, read: Callable[[object], T]
+) -> dict[str, T]:
     """What stands beside the ledger, by claim, from the same place."""
     path = folder and folder / f"{study}.{part}.json"
     if not path or not path.is_file():
         return {}
-    return _read(path, lambda text: {name: read(each) for name, each in parsed(text, "it").items()})
+
+    def by_claim(text: str) -> dict[str, T]:
+        return {name: read(each) for name, each in parsed(text, "it").items()}
+
+    return _read(path, by_claim)
 
 
 def evidence(store: Path, study: str, scale: Scale) -> dict[str, dict[str, tuple[float, ...]]]:
-    """Each seed's outcome by claim."""
+    """Each seed's outcome by claim.
+
+    Args:
+        store: The user's folder.
+        study: Its name.
+        scale: At which it was run.
+    """
     return evidence_in(folder_of(store, study, scale), study)
 
 
 def evidence_in(folder: Path | None, study: str) -> dict[str, dict[str, tuple[float, ...]]]:
     """Each seed's outcome by claim, out of this folder."""
-    return _beside(folder, study, "evidence", lambda each: Series.model_validate({"by_seed": each}).by_seed)
+
+    def read(each: object) -> dict[str, tuple[float, ...]]:
+        return Series.model_validate({"by_seed": each}).by_seed
+
+    return _beside(folder, study, "evidence", read)
 
 
 def pictures(store: Path, study: str, scale: Scale) -> dict[str, Pictures]:
-    """Curves, attention maps and grids by claim, for the claims that have any."""
+    """Curves, attention maps and grids by claim, for the claims that have any.
+
+    Args:
+        store: The user's folder.
+        study: Its name.
+        scale: At which it was run.
+    """
     return _beside(folder_of(store, study, scale), study, "pictures", Pictures.model_validate)
 
 

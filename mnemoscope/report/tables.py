@@ -1,4 +1,7 @@
-"""The ledger for eyes: as a table in the terminal, as Markdown, and one claim with all its seeds."""
+"""The ledger for eyes: as a table in the terminal, and as Markdown.
+
+And one claim with all its seeds.
+"""
 
 import re
 from collections import Counter
@@ -8,9 +11,22 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mnemoscope.studies.claims import Entry, Ledger
+from mnemoscope.studies.claims import Entry, Ledger, Verdict
 
 VERDICT_STYLE = {"reproduced": "green", "partly": "yellow", "refuted": "red", "undecided": "dim"}
+COLUMNS = {  # of a ledger in the terminal, and how wide each may be
+    "claim": {"no_wrap": True},
+    "verdict": {"no_wrap": True},
+    "what was found": {"ratio": 1},
+    "value [95%]": {"no_wrap": True},
+    "source": {"max_width": 24},
+    "seeds": {"justify": "right"},
+}
+
+
+def styled(verdict: Verdict) -> str:
+    """A verdict in its colour, in Rich's markup."""
+    return f"[{VERDICT_STYLE[verdict]}]{verdict}[/]"
 
 
 def none(entry: Entry) -> str:
@@ -24,67 +40,132 @@ def summary(ledger: Ledger) -> str:
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICT_STYLE if counts[verdict])
 
 
+def _seeds(entry: Entry) -> str:
+    """On how many seeds a claim rests."""
+    if not entry.seeds:
+        return none(entry)
+    if entry.failed_seeds:
+        return f"{entry.seeds} ({entry.failed_seeds} failed)"
+    return str(entry.seeds)
+
+
 def print_ledger(console: Console, ledger: Ledger) -> None:
     """The ledger as a table."""
     caption = f"{summary(ledger)} · {ledger.hardware} · {ledger.finished}"
-    table = Table(title=escape(f"{ledger.study} ({ledger.scale})"), caption=escape(caption), title_justify="left",
-                  caption_justify="left", show_lines=True)  # fmt: skip
-    for heading, options in (
-        ("claim", {"no_wrap": True}), ("verdict", {"no_wrap": True}), ("what was found", {"ratio": 1}),
-        ("value [95%]", {"no_wrap": True}), ("source", {"max_width": 24}), ("seeds", {"justify": "right"}),
-    ):  # fmt: skip
+    table = Table(
+        title=escape(f"{ledger.study} ({ledger.scale})"),
+        caption=escape(caption),
+        title_justify="left",
+        caption_justify="left",
+        show_lines=True,
+    )
+    for heading, options in COLUMNS.items():
         table.add_column(heading, **options)  # pyright: ignore[reportArgumentType]
     for entry in ledger.claims:
-        seeds = str(entry.seeds) if not entry.failed_seeds else f"{entry.seeds} ({entry.failed_seeds} failed)"
         table.add_row(
-            escape(entry.id), f"[{VERDICT_STYLE[entry.verdict]}]{entry.verdict}[/]", escape(entry.sentence), entry.number(),
-            escape(entry.source_figure), seeds if entry.seeds else none(entry),
-        )  # fmt: skip
+            escape(entry.id),
+            styled(entry.verdict),
+            escape(entry.sentence),
+            entry.number(),
+            escape(entry.source_figure),
+            _seeds(entry),
+        )
     console.print(table)
+
+
+def _cell(text: str) -> str:
+    """Text inside a Markdown table."""
+    one_line = text.replace("|", "\\|").replace("\n", " ")
+    # a tag is markup in Markdown too; "<" before a space or a number is none
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", one_line)
+
+
+def _row(cells: Sequence[str]) -> str:
+    """A row of a Markdown table."""
+    return "| " + " | ".join(cells) + " |"
 
 
 def markdown(ledger: Ledger) -> str:
     """The ledger as a Markdown file."""
-
-    def cell(text: str) -> str:
-        # a tag is markup in Markdown too; "<" before a space or a number is none
-        return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text.replace("|", "\\|").replace("\n", " "))
-
-    made = f"Measured on {ledger.hardware}, finished {ledger.finished}, with "
+    made = _cell(f"Measured on {ledger.hardware}, finished {ledger.finished}, with ")
+    command = ledger.command.replace("`", " ")
+    headings = (
+        "claim",
+        "what is claimed",
+        "source",
+        "verdict",
+        "value [95%]",
+        "seeds",
+        "what was found",
+        "criterion",
+    )
     lines = [
-        cell(f"# {ledger.study} ({ledger.scale})"), "", f"{summary(ledger)}. {cell(made)}`{ledger.command.replace('`', ' ')}`.", "",
-        "| claim | what is claimed | source | verdict | value [95%] | seeds | what was found | criterion |",
-        "|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
-    for e in ledger.claims:
-        cells = (e.id, e.statement, e.source_figure, f"**{e.verdict}**", e.number(), str(e.seeds or none(e)), e.sentence,
-                 e.criterion)  # fmt: skip
-        lines.append("| " + " | ".join(map(cell, cells)) + " |")
-    versions = cell(", ".join(f"{name} {version}" for name, version in ledger.versions.items()))
-    return "\n".join([*lines, "", f"Versions: {versions}.", ""])
+        _cell(f"# {ledger.study} ({ledger.scale})"),
+        "",
+        f"{summary(ledger)}. {made}`{command}`.",
+        "",
+        _row(headings),
+        "|" + "---|" * len(headings),
+    ]
+    for entry in ledger.claims:
+        cells = (
+            entry.id,
+            entry.statement,
+            entry.source_figure,
+            f"**{entry.verdict}**",
+            entry.number(),
+            str(entry.seeds or none(entry)),
+            entry.sentence,
+            entry.criterion,
+        )
+        lines.append(_row([_cell(each) for each in cells]))
+    versions = ", ".join(f"{name} {version}" for name, version in ledger.versions.items())
+    return "\n".join([*lines, "", f"Versions: {_cell(versions)}.", ""])
 
 
-def print_claim(console: Console, ledger: Ledger, entry: Entry, by_seed: Mapping[str, Sequence[float]]) -> None:
-    """One claim whole: criterion, value, interval, sentence, and every seed's outcome."""
-    rows = (
-        ("claim", entry.statement), ("source", entry.source_figure), ("criterion", entry.criterion),
-        ("verdict", f"{entry.verdict} ({ledger.scale} scale)"), ("value", entry.number()),
-        ("seeds", f"{entry.seeds}, of which {entry.failed_seeds} diverged" if entry.seeds else f"none: {none(entry)}"),
-        ("found", entry.sentence), ("measured", f"{ledger.finished} on {ledger.hardware}"),
-    )  # fmt: skip
+def print_claim(
+    console: Console, ledger: Ledger, entry: Entry, by_seed: Mapping[str, Sequence[float]]
+) -> None:
+    """One claim whole: criterion, value, interval, sentence, and every seed's outcome.
+
+    Args:
+        console: Where it is printed.
+        ledger: Whose claim it is.
+        entry: The claim.
+        by_seed: Each seed's outcomes, by series.
+    """
+    seeds = f"none: {none(entry)}"
+    if entry.seeds:
+        seeds = f"{entry.seeds}, of which {entry.failed_seeds} diverged"
+    style = VERDICT_STYLE[entry.verdict]
+    rows = {
+        "claim": escape(entry.statement),
+        "source": escape(entry.source_figure),
+        "criterion": escape(entry.criterion),
+        "verdict": f"[{style}]{escape(f'{entry.verdict} ({ledger.scale} scale)')}[/]",
+        "value": escape(entry.number()),
+        "seeds": escape(seeds),
+        "found": escape(entry.sentence),
+        "measured": escape(f"{ledger.finished} on {ledger.hardware}"),
+    }
     grid = Table.grid(padding=(0, 2))
-    for name, text in rows:
-        style = VERDICT_STYLE[entry.verdict] if name == "verdict" else ""
-        grid.add_row(f"[bold]{name}[/]", f"[{style}]{escape(text)}[/]" if style else escape(text))
+    for name, text in rows.items():
+        grid.add_row(f"[bold]{name}[/]", text)
     console.print(f"[bold]{escape(entry.id)}[/] of {escape(ledger.study)}")
     console.print(grid)
-    if not by_seed:
-        return
-    columns = list(by_seed)
-    length = max(len(values) for values in by_seed.values())
+    if by_seed:
+        console.print(_outcomes(entry, by_seed))
+
+
+def _outcomes(entry: Entry, by_seed: Mapping[str, Sequence[float]]) -> Table:
+    """Every seed's outcomes, one seed a row."""
     table = Table(title="every seed that finished, in order", title_justify="left")
-    for column in ("seed" if not entry.failed_seeds else "#", *columns):
+    # where some diverged, the first that finished need not be seed 0
+    first = "#" if entry.failed_seeds else "seed"
+    for column in (first, *by_seed):
         table.add_column(escape(column), justify="right")
-    for row in range(length):
-        table.add_row(str(row), *(f"{by_seed[c][row]:.4g}" if row < len(by_seed[c]) else "" for c in columns))
-    console.print(table)
+    longest = max(len(values) for values in by_seed.values())
+    for row in range(longest):
+        numbers = [f"{values[row]:.4g}" if row < len(values) else "" for values in by_seed.values()]
+        table.add_row(str(row), *numbers)
+    return table

@@ -1,4 +1,7 @@
-"""The language study: does what tiny models do hold in a real language model? Nothing is trained."""
+"""The language study: does what tiny models do hold in a real language model?
+
+Nothing is trained.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,23 +10,30 @@ from pathlib import Path
 from mnemoscope.studies.claims import Outcome, Study, Test, load_claims
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.language import copying, keys, pairs, places
-from mnemoscope.studies.library.language.common import Subject
+from mnemoscope.studies.library.language.subject import Subject
 
 CLAIMS = load_claims("language")
 JUDGES: dict[str, Callable[[Subject, Evidence], Outcome]] = {
-    "N4": places.located, "L1": copying.copying, "L2": keys.memory, "L3": pairs.recalled,
-}  # fmt: skip
+    "N4": places.located,
+    "L1": copying.copying,
+    "L2": keys.memory,
+    "L3": pairs.recalled,
+}
 
 
 def study_of(path: Path | None = None) -> Study:
     """The study of the model at this path; of the one that is found where none is given."""
     subject = Subject(path)
+    tests = [Test(CLAIMS[name], (), partial(judge, subject)) for name, judge in JUDGES.items()]
     return Study(
         name="language",
         title="Does any of it hold in a real language model?",
-        source="N4: Distributional Associations vs In-Context Reasoning (Chen, Bruna, Bietti); L1 to L3 go beyond the sources",
+        source=(
+            "N4: Distributional Associations vs In-Context Reasoning (Chen, Bruna, Bietti); "
+            "L1 to L3 go beyond the sources"
+        ),
         settings=lambda scale: {},
-        tests=tuple(Test(CLAIMS[name], (), partial(judge, subject)) for name, judge in JUDGES.items()),
+        tests=tuple(tests),
         on_model=study_of,
         rests_on=subject.fingerprint,
     )

@@ -1,6 +1,10 @@
-"""L2: a feed-forward layer as a memory. Each hidden unit has a key, what excites it, and a value, what it adds to the stream."""
+"""L2: a feed-forward layer as a memory.
+
+Each hidden unit has a key, what excites it, and a value, what it adds to the stream.
+"""
 
 from importlib import resources
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +15,8 @@ from mnemoscope.models.language import LanguageModel
 from mnemoscope.models.language.forward import read_out
 from mnemoscope.studies.claims import Curve, Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.language.common import Subject, batches, padded, rows
 from mnemoscope.studies.library.language.places import late
+from mnemoscope.studies.library.language.subject import Subject, padded
 from mnemoscope.studies.statistics import Interval, mean_interval
 
 PROMOTED = 50  # tokens that a value is said to promote
@@ -21,23 +25,36 @@ BATCH = 10  # sentences at once on a core
 UNITS = 128  # values read out at once on a core
 
 
+class Hits(NamedTuple):
+    """Which values promote what follows the prefix of a key."""
+
+    own: Float[np.ndarray, "layer unit"]
+    """1 where the key is the value's own and it promotes the token, else 0."""
+    shuffled: Float[np.ndarray, "layer unit"]
+    """The share of shuffles in which the value promotes another key's token."""
+    by_shuffle: Float[np.ndarray, "layer shuffle"]
+    """The share of a layer's units in one shuffle."""
+
+
 def sentences() -> list[str]:
     """The study's text: a hundred plain sentences."""
-    text = resources.files("mnemoscope.studies.library.language").joinpath("sentences.txt").read_text(encoding="utf-8")
-    return text.splitlines()
+    folder = resources.files("mnemoscope.studies.library.language")
+    return folder.joinpath("sentences.txt").read_text(encoding="utf-8").splitlines()
 
 
 def _excited(model: LanguageModel, batch: tuple[Array, Array]) -> tuple[Array, Array]:
-    """For every unit, its largest activation in a sentence, with its sign, and where it was (sentence, layer, unit).
+    """For every unit, its largest activation in a sentence, with its sign, and where it was.
 
-    The first position is left out, where there is no prefix to speak of, and so is the last, which nothing follows.
+    Both are (sentence, layer, unit). The first position is left out, where there is no prefix to
+    speak of, and so is the last, which nothing follows.
     """
 
     def one(tokens: Array, last: Array) -> tuple[Array, Array]:
         trace = model.run_with_trace(tokens)[1]
         post = jnp.stack([trace[f"blocks.{i}.mlp.hook_post"] for i in range(model.config.n_layers)])
         places = jnp.arange(tokens.shape[0])
-        size = jnp.where(((places > 0) & (places < last))[None, :, None], jnp.abs(post), -1.0)
+        counted = (places > 0) & (places < last)
+        size = jnp.where(counted[None, :, None], jnp.abs(post), -1.0)
         where = size.argmax(axis=1)
         return jnp.take_along_axis(post, where[:, None], axis=1)[:, 0], where
 
@@ -56,46 +73,81 @@ def _ranks(model: LanguageModel, batch: tuple[Array, Array]) -> Array:
 def agreement(
     subject: Subject, layer: int, sign: Float[np.ndarray, "unit"], follows: Int[np.ndarray, "unit"]
 ) -> Bool[np.ndarray, "unit shuffle"]:
-    """Whether each value promotes what follows its own key's prefix (first column) and other keys' prefixes (the rest)."""
-    values, draw = np.asarray(subject.model.params[f"blocks.{layer}.mlp.W_out"]), np.random.default_rng(layer)
+    """Whether each value promotes what follows a prefix.
+
+    The first column has the prefix of the value's own key, the rest those of other keys.
+
+    Args:
+        subject: The model.
+        layer: Whose feed-forward layer is asked.
+        sign: Of each unit's largest activation; the value takes it.
+        follows: The token that follows where each unit's key is excited most.
+    """
+    values = np.asarray(subject.model.params[f"blocks.{layer}.mlp.W_out"])
+    draw = np.random.default_rng(layer)
     asked = np.stack([follows, *(draw.permutation(follows) for _ in range(SHUFFLES))], axis=1)
-    cut = batches((sign[:, None] * values, asked), UNITS)
-    return rows(subject.program(_ranks, len(cut[0]))(cut), len(values)) < PROMOTED
+    return subject.map_rows(_ranks, (sign[:, None] * values, asked), UNITS) < PROMOTED
 
 
 def verdict(own: float, shuffled: float, difference: Interval) -> Verdict:
-    """From both shares and the interval of their difference."""
+    """The rule of L2.
+
+    Args:
+        own: The share of values that promote what follows their own key.
+        shuffled: The share with shuffled keys.
+        difference: The interval of the first minus the second, over units.
+    """
     if difference[0] <= 0:
         return "refuted"
     return "reproduced" if own >= 2 * shuffled else "partly"
 
 
-def memory(subject: Subject, evidence: Evidence) -> Outcome:
-    """L2."""
-    texts = sentences()
+def _hits(subject: Subject, texts: list[str]) -> Hits:
+    """Every layer's agreement, with own and with shuffled keys."""
     tokens, last = padded([subject.tokenizer.encode(text) for text in texts])
-    found, where = rows(subject.program(_excited, -(-len(texts) // BATCH))(batches((tokens, last), BATCH)), len(texts))
-    best = np.abs(found).argmax(axis=0)[None]
-    sign = np.sign(np.take_along_axis(found, best, axis=0)[0])
+    activation, where = subject.map_rows(_excited, (tokens, last), BATCH)
+    best = np.abs(activation).argmax(axis=0)[None]  # the sentence that excites a unit most
+    sign = np.sign(np.take_along_axis(activation, best, axis=0)[0])
     follows = tokens[best[0], np.take_along_axis(where, best, axis=0)[0] + 1]
-    n_layers = subject.model.config.n_layers
-    hits = np.stack([agreement(subject, layer, sign[layer], follows[layer]) for layer in range(n_layers)])
-    own, shuffled = hits[..., 0].astype(float), hits[..., 1:].mean(axis=-1)
-    some = list(late(n_layers))
-    value, interval = mean_interval((own - shuffled)[some].ravel())
-    ours, chance = float(own[some].mean()), float(shuffled[some].mean())
-    early = slice(0, n_layers // 3)
+    layers = range(subject.model.config.n_layers)
+    hits = np.stack([agreement(subject, i, sign[i], follows[i]) for i in layers])
+    own = hits[..., 0].astype(float)
+    shuffled = hits[..., 1:].mean(axis=-1)
+    return Hits(own, shuffled, hits[..., 1:].mean(axis=1))
+
+
+def memory(subject: Subject, evidence: Evidence) -> Outcome:
+    """L2: how often a unit's value promotes the token that follows where its key is excited.
+
+    In the last third of the layers, against shuffled keys: reproduced if the share is higher
+    (interval above 0) and at least twice as high, partly if it is only higher, else refuted.
+    """
+    texts = sentences()
+    hits = _hits(subject, texts)
+    config = subject.model.config
+    chosen = list(late(config.n_layers))
+    value, interval = mean_interval((hits.own - hits.shuffled)[chosen].ravel())
+    own = float(hits.own[chosen].mean())
+    shuffled = float(hits.shuffled[chosen].mean())
+    n_early = config.n_layers // 3
+    early = slice(0, n_early)
     sentence = (
-        f"{subject.name}: in the last {len(some)} layers {ours:.1%} of {own[some].size:,} values promote (among the first "
-        f"{PROMOTED} of {subject.model.config.d_vocab:,} tokens) what follows the prefix that excites their key most, "
-        f"{chance:.1%} with shuffled keys; in the first {n_layers // 3} layers {own[early].mean():.1%} and "
-        f"{shuffled[early].mean():.1%}. "
+        f"{subject.name}: in the last {len(chosen)} layers {own:.1%} of "
+        f"{hits.own[chosen].size:,} values promote (among the first "
+        f"{PROMOTED} of {config.d_vocab:,} tokens) what follows the prefix that excites their key "
+        f"most, {shuffled:.1%} with shuffled keys; in the first {n_early} layers "
+        f"{hits.own[early].mean():.1%} and {hits.shuffled[early].mean():.1%}. "
         f"Text: {len(texts)} sentences."
     )
-    layers = np.arange(n_layers, dtype=float)
+    layers = np.arange(config.n_layers, dtype=float)
+    own_by_layer = hits.own.mean(axis=1)
     curves = {
-        "own key": Curve.over_seeds(layers, own.mean(axis=1)[None]),
-        "shuffled keys": Curve.over_seeds(layers, hits[..., 1:].mean(axis=1).T),
+        "own key": Curve.over_seeds(layers, own_by_layer[None]),
+        "shuffled keys": Curve.over_seeds(layers, hits.by_shuffle.T),
     }
-    by_layer = {"own key, each layer": own.mean(axis=1), "shuffled keys, each layer": shuffled.mean(axis=1)}
-    return Outcome(verdict(ours, chance, interval), value, interval, sentence, by_layer, Pictures(curves=curves))
+    by_layer = {
+        "own key, each layer": own_by_layer,
+        "shuffled keys, each layer": hits.shuffled.mean(axis=1),
+    }
+    found = verdict(own, shuffled, interval)
+    return Outcome(found, value, interval, sentence, by_layer, Pictures(curves=curves))

@@ -2,29 +2,62 @@
 
 import csv
 from importlib import resources
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.core.axes import Array, Float, Params
+from mnemoscope.core.axes import Array, Bool, Float, Params
 from mnemoscope.models import replace
 from mnemoscope.models.language import LanguageModel
 from mnemoscope.models.language.forward import read_out
 from mnemoscope.probes.truncation import keep_rank
 from mnemoscope.studies.claims import Grid, NotSettledError, Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.language.common import Subject, batches, padded, rows
+from mnemoscope.studies.library.language.subject import Subject, batches, padded, rows
 from mnemoscope.studies.statistics import Interval, mean_interval
 
 PARTS = (0.0, 0.01, 0.1, 0.5)  # of the full rank that is kept
 BATCH = 16  # prompts at once on a core
 ENOUGH = 20  # prompts that must begin with the common word above the place
+WORDS = ("place", "the")  # what is asked after each prompt, in this order
+Case = tuple[int, float]  # a layer, and the part of its rank that is kept
+
+
+class Answer(NamedTuple):
+    """What the model says of the place and of the common word, in the order of WORDS."""
+
+    log_p: Float[np.ndarray, "prompt word"]
+    """Log-probability of each word after each prompt."""
+    rank: Float[np.ndarray, "prompt word"]
+    """How many tokens are more probable: 0 is the most probable one."""
+
+    @property
+    def odds(self) -> Float[np.ndarray, "prompt"]:
+        """log P(place) - log P(the)."""
+        return self.log_p[:, 0] - self.log_p[:, 1]
+
+
+class Answers(NamedTuple):
+    """The answers of every case that is measured."""
+
+    before: Answer
+    """The model as it is."""
+    cut: dict[Case, Answer]
+    """One W_out at one rank."""
+    silenced: Answer
+    """All late feed-forward layers at zero."""
+
+    def rise(self, case: Case) -> Float[np.ndarray, "prompt"]:
+        """How much a cut moves the odds towards the place."""
+        return self.cut[case].odds - self.before.odds
 
 
 def places() -> list[tuple[str, str]]:
     """Cities and the countries they are in."""
-    text = resources.files("mnemoscope.studies.library.language").joinpath("places.csv").read_text(encoding="utf-8")
+    folder = resources.files("mnemoscope.studies.library.language")
+    text = folder.joinpath("places.csv").read_text(encoding="utf-8")
     return [(city, country) for city, country in csv.reader(text.splitlines())]
 
 
@@ -40,7 +73,7 @@ def _streams(model: LanguageModel, tokens: Array) -> Array:
 
 
 def _answers(model: LanguageModel, batch: dict[str, Array]) -> Array:
-    """From there on: log P and rank (0 is the most probable) of the place and of the common word, (prompt, 2, 2)."""
+    """From there on: log P and rank of the place and of the common word, (prompt, word, 2)."""
     tail = model.after(late(model.config.n_layers)[0])
 
     def last(stream: Array, at: Array, silent: Array) -> Array:
@@ -60,70 +93,135 @@ def _answers(model: LanguageModel, batch: dict[str, Array]) -> Array:
 
 
 def verdict(rises: Interval, odds: Interval, flipped: float) -> Verdict:
-    """`rises` and `odds` are intervals of the rise of P(place) and of log P(place) - log P(the)."""
+    """The rule of N4.
+
+    Args:
+        rises: The interval of the rise of P(place).
+        odds: The interval of the rise of log P(place) - log P(the).
+        flipped: Of the prompts with "the" ahead, the share that have the place ahead afterwards.
+    """
     if rises[0] > 0 and flipped >= 0.5:
         return "reproduced"
     return "partly" if odds[0] > 0 else "refuted"
 
 
-def located(subject: Subject, evidence: Evidence) -> Outcome:
-    """N4."""
-    model, encode, pairs = subject.model, subject.tokenizer.encode, places()
+def _measured(subject: Subject, pairs: list[tuple[str, str]]) -> Answers:
+    """What is answered as it is, at every rank of every late W_out, and with all of them silent."""
+    model = subject.model
+    encode = subject.tokenizer.encode
+    n = len(pairs)
     tokens, last = padded([encode(f"{city} is located in") for city, _ in pairs])
     asked = np.array([[encode(f" {country}")[0], encode(" the")[0]] for _, country in pairs])
-    n, layers = len(pairs), late(model.config.n_layers)
-    streams = subject.program(_streams, -(-n // BATCH))(batches(tokens, BATCH))
+    # the layers before the first late one are the same in all cases: they run once
+    stream = subject.map_rows(_streams, tokens, BATCH)
     program = subject.program(_answers, -(-n // BATCH))
 
-    def answers(changed: Params | None = None, silent: bool = False) -> Float[np.ndarray, "prompt word what"]:
-        parts = {"stream": rows(streams, n), "last": last, "silent": np.full(n, silent), "asked": asked}
-        return rows(program(batches(parts, BATCH), changed), n)
+    def answer(changed: Params | None = None, silent: bool = False) -> Answer:
+        silents = np.full(n, silent)
+        parts = {"stream": stream, "last": last, "silent": silents, "asked": asked}
+        found = rows(program(batches(parts, BATCH), changed), n)
+        return Answer(found[..., 0], found[..., 1])
 
-    def odds(found: np.ndarray) -> np.ndarray:
-        return found[:, 0, 0] - found[:, 1, 0]
-
-    before, after = answers(), {}
+    cuts: dict[Case, Answer] = {}
     cut = jax.jit(jax.vmap(keep_rank, (None, 0)))  # one decomposition for all ranks
-    for layer in layers:
+    for layer in late(model.config.n_layers):
         name = f"blocks.{layer}.mlp.W_out"
-        ranks = np.array([round(part * min(model.params[name].shape)) for part in PARTS])
-        kept = zip(PARTS, np.asarray(cut(np.asarray(model.params[name]), ranks)), strict=True)
-        after |= {(layer, part): answers({name: matrix}) for part, matrix in kept}
-    choosing, held = np.arange(n) % 2 == 0, np.arange(n) % 2 == 1
-    rise = {case: odds(found) - odds(before) for case, found in after.items()}
-    layer, part = max(rise, key=lambda case: float(rise[case][choosing].mean()))
-    best, silent = after[layer, part], answers(silent=True)
-    common = held & (odds(before) < 0)
+        matrix = np.asarray(model.params[name])
+        ranks = np.array([round(part * min(matrix.shape)) for part in PARTS])
+        for part, kept in zip(PARTS, np.asarray(cut(matrix, ranks)), strict=True):
+            cuts[layer, part] = answer({name: kept})
+    return Answers(answer(), cuts, answer(silent=True))
+
+
+def _by_prompt(
+    cases: dict[str, Answer], held: Bool[np.ndarray, "prompt"]
+) -> dict[str, Float[np.ndarray, "held"]]:
+    """Probabilities, ranks and odds of the prompts that were held back, for the figures."""
+    found: dict[str, np.ndarray] = {}
+    for i, word in enumerate(WORDS):
+        for name, answer in cases.items():
+            found[f"P({word}), {name}"] = np.exp(answer.log_p[held, i])
+    for i, word in enumerate(WORDS):
+        for name, answer in cases.items():
+            found[f"rank of {word}, {name}"] = 1 + answer.rank[held, i]
+    for name in ("before", "after"):
+        found[f"log-odds {name}"] = cases[name].odds[held]
+    return found
+
+
+def _grids(answers: Answers, layers: range, held: Bool[np.ndarray, "prompt"]) -> dict[str, Grid]:
+    """The mean rise of the odds and the mean P(place), by layer and by part of the rank."""
+    rise = [[answers.rise((layer, part))[held].mean() for part in PARTS] for layer in layers]
+    p_place = [
+        [np.exp(answers.cut[layer, part].log_p[held, 0]).mean() for part in PARTS]
+        for layer in layers
+    ]
+    columns = [f"{part:.0%}" for part in PARTS]
+    return {
+        "rise": Grid.of(layers, columns, np.array(rise)),
+        "P(place)": Grid.of(layers, columns, np.array(p_place)),
+    }
+
+
+def _probabilities(before: Answer, after: Answer, held: Bool[np.ndarray, "prompt"]) -> str:
+    """Mean probabilities of both words in the prompts that were held back, before and after."""
+    place, the = np.exp(before.log_p[held]).mean(axis=0)
+    place_after, the_after = np.exp(after.log_p[held]).mean(axis=0)
+    return f"P(place) {place:.3f} to {place_after:.3f}, P(the) {the:.3f} to {the_after:.3f}"
+
+
+def _example(pairs: list[tuple[str, str]], before: Answer, after: Answer) -> str:
+    """P(Spain) against P(the) after "Madrid is located in", before and after."""
+    madrid = [city for city, _ in pairs].index("Madrid")
+    said = []
+    for answer in (before, after):
+        place, the = np.exp(answer.log_p[madrid])
+        said.append(f"{place:.3f} against {the:.3f}")
+    return " to ".join(said)
+
+
+def _beside(answers: Answers, held: Bool[np.ndarray, "prompt"]) -> str:
+    """What has no weight in the verdict: the mean over all cuts, and all late layers silenced."""
+    every = np.mean([answers.rise(case)[held] for case in answers.cut], axis=0)
+    all_silent = (answers.silenced.odds - answers.before.odds)[held].mean()
+    return (
+        f"mean over all late layers and ranks {every.mean():+.2f}; "
+        f"all late layers silenced {all_silent:+.2f}"
+    )
+
+
+def located(subject: Subject, evidence: Evidence) -> Outcome:
+    """N4: what cutting one late W_out does to P(place) and to its odds against "the".
+
+    Layer and rank are chosen on every second prompt and measured on the others. Reproduced if
+    P(place) rises (interval above 0) and at least half of the prompts with "the" ahead have the
+    place ahead afterwards, partly if only the odds rise, else refuted; not settled where fewer
+    than ENOUGH prompts have "the" ahead.
+    """
+    pairs = places()
+    answers = _measured(subject, pairs)
+    before = answers.before
+    held = np.arange(len(pairs)) % 2 == 1
+    choosing = ~held
+    best = max(answers.cut, key=lambda case: float(answers.rise(case)[choosing].mean()))
+    after = answers.cut[best]
+    common = held & (before.odds < 0)
     if common.sum() < ENOUGH:
         raise NotSettledError(
-            f'{subject.name}: "the" is above the place in only {common.sum()} of {held.sum()} prompts.'
+            f'{subject.name}: "the" is above the place in only {common.sum()} '
+            f"of {held.sum()} prompts."
         )
-    flipped = float((odds(best)[common] > 0).mean())
-    value, interval = mean_interval(rise[layer, part][held])
-    p = {
-        name: np.exp(found[held][..., 0])
-        for name, found in (("before", before), ("after", best), ("all late silenced", silent))
-    }
-    more = mean_interval(p["after"][:, 0] - p["before"][:, 0])
-    by_seed = {f"P({word}), {name}": each[:, i] for i, word in enumerate(("place", "the")) for name, each in p.items()}
-    cases = (("before", before), ("after", best), ("all late silenced", silent))
-    by_seed |= {
-        f"rank of {word}, {name}": 1 + f[held, i, 1] for i, word in enumerate(("place", "the")) for name, f in cases
-    }
-    by_seed |= {"log-odds before": odds(before)[held], "log-odds after": odds(best)[held]}
-    madrid = [city for city, _ in pairs].index("Madrid")
-    went = " to ".join(f"{np.exp(x[madrid, 0, 0]):.3f} against {np.exp(x[madrid, 1, 0]):.3f}" for x in (before, best))
-    every = np.mean([each[held] for each in rise.values()], axis=0)
-    all_silent = (odds(silent) - odds(before))[held].mean()
-    (place, the), (place_after, the_after) = p["before"].mean(axis=0), p["after"].mean(axis=0)
+    flipped = float((after.odds[common] > 0).mean())
+    value, interval = mean_interval(answers.rise(best)[held])
+    _, more = mean_interval((np.exp(after.log_p[held]) - np.exp(before.log_p[held]))[:, 0])
     sentence = (
-        f"{subject.name}: W_out of layer {layer} at {part:.0%} of its rank moves log P(place) - log P(the) by {value:+.2f} in "
-        f"{held.sum()} other prompts (mean over all late layers and ranks {every.mean():+.2f}; all late layers silenced "
-        f"{all_silent:+.2f}); P(place) {place:.3f} to {place_after:.3f}, P(the) {the:.3f} to {the_after:.3f}; of "
-        f"{common.sum()} with 'the' ahead {flipped:.0%} have the place ahead afterwards. Madrid, Spain against the: {went}."
+        f"{subject.name}: W_out of layer {best[0]} at {best[1]:.0%} of its rank moves "
+        f"log P(place) - log P(the) by {value:+.2f} in {held.sum()} other prompts "
+        f"({_beside(answers, held)}); {_probabilities(before, after, held)}; of "
+        f"{common.sum()} with 'the' ahead {flipped:.0%} have the place ahead afterwards. "
+        f"Madrid, Spain against the: {_example(pairs, before, after)}."
     )
-    grid = np.array([[rise[i, k][held].mean() for k in PARTS] for i in layers])
-    places_ahead = np.array([[np.exp(after[i, k][held, 0, 0]).mean() for k in PARTS] for i in layers])
-    columns = [f"{k:.0%}" for k in PARTS]
-    grids = {"rise": Grid.of(layers, columns, grid), "P(place)": Grid.of(layers, columns, places_ahead)}
-    return Outcome(verdict(more[1], interval, flipped), value, interval, sentence, by_seed, Pictures(grids=grids))
+    cases = {"before": before, "after": after, "all late silenced": answers.silenced}
+    pictures = Pictures(grids=_grids(answers, late(subject.model.config.n_layers), held))
+    said = verdict(more, interval, flipped)
+    return Outcome(said, value, interval, sentence, _by_prompt(cases, held), pictures)

@@ -1,4 +1,7 @@
-"""The memories study: what a matrix can store, what one gradient writes into it, and what an optimiser makes of it."""
+"""The memories study: what a matrix can store, and how it gets there.
+
+What one gradient writes into it, and what an optimiser makes of it.
+"""
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.memories import taught, written
@@ -8,7 +11,10 @@ CLAIMS = load_claims("memories")
 STUDY = Study(
     name="memories",
     title="What can weights store?",
-    source="Scaling Laws for Associative Memories (Cabannes, Dohmatob, Bietti) and the slides on memory in transformers",
+    source=(
+        "Scaling Laws for Associative Memories (Cabannes, Dohmatob, Bietti) "
+        "and the slides on memory in transformers"
+    ),
     settings=lambda scale: {},
     tests=(
         Test(CLAIMS["M1"], (), written.outer_products),

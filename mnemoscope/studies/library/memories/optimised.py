@@ -1,12 +1,14 @@
 r"""A memory that is optimised on a stream of draws, as the published grid has it, cell by cell.
 
-x is drawn from p(x) ~ x^-a over N inputs and has the answer f(x) = x mod 5 (numbered from 0). E, U and W start as N(0, 1/d).
-Each of `samples` draws is used once, in batches, to follow the gradient of the mean cross-entropy of scores u_y . W e_x:
+x is drawn from p(x) ~ x^-a over N inputs and has the answer f(x) = x mod 5 (numbered from 0). E, U
+and W start as N(0, 1/d). Each of `samples` draws is used once, in batches, to follow the gradient
+of the mean cross-entropy of scores u_y . W e_x:
 
-    SGD:   W <- W - rate g                  Adam, with both betas zero:   W <- W - (rate / d) g / (|g| + 1e-8), entry by entry
+    SGD:                         W <- W - rate g
+    Adam, with both betas zero:  W <- W - (rate / d) g / (|g| + 1e-8), entry by entry
 
-`norm` normalises W e_x before it is read out (mean 0, variance 1); `learned` trains E and U as well. The error is the probability
-mass of the inputs that the last W answers wrongly.
+`norm` normalises W e_x before it is read out (mean 0, variance 1); `learned` trains E and U as
+well. The error is the probability mass of the inputs that the last W answers wrongly.
 """
 
 from typing import Annotated, Literal
@@ -31,15 +33,23 @@ class Cell(Strict):
     """One cell of the grid."""
 
     d: Annotated[int, Field(ge=1, le=2**14)] = 100
+    """Width of the embeddings."""
     lr: Annotated[float, Field(gt=0)] = 1.0
+    """The rate; Adam's is divided by d."""
     batch: Size = 64
+    """Draws in a step."""
     samples: Size = 10_240
+    """Draws in all, each used once: a multiple of `batch`."""
     optimiser: Literal["sgd", "adam"] = "sgd"
     norm: bool = False
+    """Whether W e_x is normalised before it is read out."""
     learned: bool = False
+    """Whether E and U are trained as well."""
     n_inputs: Size = 100
     n_outputs: Size = 5
+    """Answers: x has the answer x mod n_outputs."""
     a: Annotated[float, Field(ge=0)] = 2.0
+    """Exponent of the inputs' distribution, p(x) ~ x^-a."""
 
     @model_validator(mode="after")
     def _check(self) -> "Cell":
@@ -49,8 +59,15 @@ class Cell(Strict):
 
 
 def scores(cell: Cell, params: dict[str, Array], x: Int[Array, "batch"]) -> Float[Array, "batch y"]:
-    """u_y . W e_x, with W e_x normalised if the cell says so."""
-    if not cell.norm:  # few outputs: (U W) e costs 5 d^2 where U (W e) costs batch d^2, and so does its gradient
+    """u_y . W e_x, with W e_x normalised if the cell says so.
+
+    Args:
+        cell: The cell.
+        params: E, U and W.
+        x: The inputs.
+    """
+    if not cell.norm:
+        # few outputs: (U W) e costs 5 d^2 where U (W e) costs batch d^2, and so does its gradient
         return params["E"][x] @ (params["U"] @ params["W"]).T
     carried = params["E"][x] @ params["W"].T
     carried = carried - carried.mean(axis=1, keepdims=True)
@@ -62,22 +79,34 @@ def stream(cell: Cell, seed: int | Int[Array, ""]) -> Int[Array, "step batch"]:
     """Every draw, in the order in which they are used."""
     up_to = jnp.asarray(np.cumsum(zipf(cell.n_inputs, cell.a))[:-1], float)
     key = jax.random.split(jax.random.key(seed), 4)[3]
-    return jnp.searchsorted(up_to, jax.random.uniform(key, (cell.samples // cell.batch, cell.batch)), side="right")
+    uniform = jax.random.uniform(key, (cell.samples // cell.batch, cell.batch))
+    return jnp.searchsorted(up_to, uniform, side="right")
 
 
-def start(cell: Cell, seed: int | Int[Array, ""]) -> tuple[dict[str, Array], Int[Array, "step batch"]]:
+def start(
+    cell: Cell, seed: int | Int[Array, ""]
+) -> tuple[dict[str, Array], Int[Array, "step batch"]]:
     """The parameters before the first step, and the stream."""
     keys = jax.random.split(jax.random.key(seed), 4)
     shapes = {"E": (cell.n_inputs, cell.d), "U": (cell.n_outputs, cell.d), "W": (cell.d, cell.d)}
-    params = {
-        name: jax.random.normal(key, shape) * cell.d**-0.5
-        for key, (name, shape) in zip(keys, shapes.items(), strict=False)
-    }
+    params = {}
+    for key, (name, shape) in zip(
+        keys, shapes.items(), strict=False
+    ):  # the last key is the stream's
+        params[name] = jax.random.normal(key, shape) * cell.d**-0.5
     return params, stream(cell, seed)
 
 
-def optimise(cell: Cell, seed: int | Int[Array, ""], lr: float | Float[Array, ""] | None = None) -> Float[Array, ""]:
-    """The error after one pass over the stream, at the cell's rate or at another."""
+def optimise(
+    cell: Cell, seed: int | Int[Array, ""], lr: float | Float[Array, ""] | None = None
+) -> Float[Array, ""]:
+    """The error after one pass over the stream, at the cell's rate or at another.
+
+    Args:
+        cell: The cell.
+        seed: Of the first parameters and of the stream.
+        lr: The rate; None takes the cell's own.
+    """
     rate = cell.lr if lr is None else lr
     params, draws = start(cell, seed)
     moving = ("E", "U", "W") if cell.learned else ("W",)
@@ -103,36 +132,63 @@ def _error(cell: Cell, told: Float[Array, "x y"]) -> Float[Array, ""]:
     return jnp.where(jnp.isfinite(told).all(), mass, jnp.nan)
 
 
-def overlaps(cell: Cell, seed: Int[Array, ""]) -> tuple[Float[Array, "x x"], Float[Array, "y y"], Float[Array, "x y"]]:
+def overlaps(
+    cell: Cell, seed: Int[Array, ""]
+) -> tuple[Float[Array, "x x"], Float[Array, "y y"], Float[Array, "x y"]]:
     """E E^T, U U^T, and the scores before the first step."""
     params, _ = start(cell, seed)
-    e, u, w = params["E"], params["U"], params["W"]
+    e = params["E"]
+    u = params["U"]
+    w = params["W"]
     with jax.default_matmul_precision("highest"):
         return e @ e.T, u @ u.T, e @ (u @ w).T
 
 
 def optimise_scores(
-    cell: Cell, seed: Int[Array, ""], rate: Float[Array, ""], alike: Float[Array, "x x"], told: Float[Array, "y y"],
+    cell: Cell,
+    seed: Int[Array, ""],
+    rate: Float[Array, ""],
+    alike: Float[Array, "x x"],
+    told: Float[Array, "y y"],
     begin: Float[Array, "x y"],
-) -> Float[Array, ""]:  # fmt: skip
-    r"""`optimise` for SGD in W alone, without W: its scores S = E W^T U^T follow a recursion of their own, of any d.
+) -> Float[Array, ""]:
+    r"""`optimise` for SGD in W alone, without W.
 
-    W <- W - rate U^T D^T E_batch, with D = (softmax - onehot) / batch, is  S <- S - rate (E E_batch^T) D (U U^T).
+    Its scores S = E W^T U^T follow a recursion of their own, of any d: W <- W - rate U^T D^T
+    E_batch, with D = (softmax - onehot) / batch, is  S <- S - rate (E E_batch^T) D (U U^T).
+
+    Args:
+        cell: The cell.
+        seed: Of the stream.
+        rate: The rate.
+        alike: E E^T.
+        told: U U^T.
+        begin: The scores before the first step.
     """
 
     def step(s: Array, x: Array) -> tuple[Array, None]:
-        wrong = jax.nn.softmax(s[x], axis=1) - jax.nn.one_hot(x % cell.n_outputs, cell.n_outputs)
+        right = jax.nn.one_hot(x % cell.n_outputs, cell.n_outputs)
+        wrong = jax.nn.softmax(s[x], axis=1) - right
         return s - rate / cell.batch * (alike[:, x] @ wrong @ told), None
 
     with jax.default_matmul_precision("highest"):
-        return _error(cell, jax.lax.scan(step, begin, stream(cell, seed))[0])
+        scores, _ = jax.lax.scan(step, begin, stream(cell, seed))
+        return _error(cell, scores)
 
 
 def errors_by_rate(
     cell: Cell, rates: tuple[float, ...], seeds: tuple[int, ...] = SEEDS
 ) -> Float[np.ndarray, "rate seed"]:
-    """The error of every seed at every rate, on all devices; one compilation. NaN where the memory diverged."""
-    each = np.tile(seeds, len(rates)), np.repeat(np.array(rates, np.float32), len(seeds))
+    """The error of every seed at every rate, on all devices; one compilation.
+
+    NaN where the memory diverged.
+
+    Args:
+        cell: The cell, but for its rate.
+        rates: The rates.
+        seeds: The seeds.
+    """
+    each = (np.tile(seeds, len(rates)), np.repeat(np.array(rates, np.float32), len(seeds)))
     one = optimise
     if cell.optimiser == "sgd" and not cell.norm and not cell.learned:
         one = optimise_scores

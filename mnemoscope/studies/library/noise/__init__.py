@@ -1,8 +1,11 @@
-"""The noise study: what distracts a model, which part of it is distracted, and what truncation does about it."""
+"""The noise study: what distracts a model, and which part of it is distracted.
+
+And what truncation does about it.
+"""
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.noise import judges
-from mnemoscope.studies.library.noise.settings import settings
+from mnemoscope.studies.library.noise.conditions import settings
 
 CLAIMS = load_claims("noise")
 

@@ -1,8 +1,11 @@
-"""The permutation study: does a tiny transformer remember what it was shown, or eliminate what is left?"""
+"""The permutation study: does a tiny transformer remember what it was shown?
+
+Or does it eliminate what is left?
+"""
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.remember import elimination, heads, recall
-from mnemoscope.studies.library.remember.settings import ANY, PLAIN, SMALL, TWO, WIDE, settings
+from mnemoscope.studies.library.remember.conditions import ANY, PLAIN, SMALL, TWO, WIDE, settings
 
 CLAIMS = load_claims("remember")
 

@@ -1,8 +1,11 @@
-"""The walk study: a model small enough to be followed number by number, and the arithmetic printed about it."""
+"""The walk study: a model small enough to be followed number by number.
+
+And the arithmetic that the source prints about it.
+"""
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.walk import judges
-from mnemoscope.studies.library.walk.settings import ABC, MLP, POST, PRE, settings
+from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, settings
 
 CLAIMS = load_claims("walk")
 

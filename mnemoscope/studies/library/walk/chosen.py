@@ -1,4 +1,7 @@
-"""Which model is walked: the ABC model, trained when it is not there yet, or any stored run; and which prompt."""
+"""Which model is walked, and which prompt.
+
+The ABC model, trained when it is not there yet, or any stored run.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +14,7 @@ from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.execution.local import compiled, obtain, use_all_devices
 from mnemoscope.probes.walk import Walk, walk
 from mnemoscope.store import Store
-from mnemoscope.studies.library.walk.settings import ABC, settings
+from mnemoscope.studies.library.walk.conditions import ABC, settings
 from mnemoscope.tasks import Cycle
 from mnemoscope.training.loop import Run
 
@@ -21,33 +24,60 @@ class Chosen:
     """One seed of one run, at one snapshot."""
 
     name: str
+    """The model in words."""
     run: Run
     seed: int
+    """One of the run's own."""
     snapshot: int
+    """Its number; -1 is the end of training."""
 
 
 def chosen(
-    store: Store, run_id: str, seed: int | None, snapshot: int, progress: Callable[[int, int], None] | None = None
+    store: Store,
+    run_id: str,
+    seed: int | None,
+    snapshot: int,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Chosen:
-    """The model asked for; no id means the ABC model of the walk study. `progress` hears of a training it needs."""
+    """The model asked for.
+
+    Args:
+        store: Where runs are.
+        run_id: The beginning of a stored run's id; empty means the ABC model of the walk study.
+        seed: None means the run's first.
+        snapshot: Its number; -1 is the end of training.
+        progress: Hears of a training that the ABC model needs.
+    """
     if run_id:
         row = store.find(run_id)
-        run, name = store.load(row), f"run {row.id}"
+        run = store.load(row)
+        name = f"run {row.id}"
     else:
         use_all_devices(compiled())
         setting = settings("quick")[ABC]
-        run, name = obtain(store, setting.spec, range(setting.seeds), progress), "the ABC model"
+        run = obtain(store, setting.spec, range(setting.seeds), progress)
+        name = "the ABC model"
     picked = run.seeds[0] if seed is None else seed
     run.model(picked)  # says which seeds there are
     kept = len(run.spec.snapshot_steps())
     if not -kept <= snapshot < kept:
-        raise UserError(f"no snapshot {snapshot} in this run; allowed: 0 to {kept - 1}, or -1 for the end")
+        raise UserError(
+            f"no snapshot {snapshot} in this run; allowed: 0 to {kept - 1}, or -1 for the end"
+        )
     return Chosen(name, run, picked, snapshot)
 
 
 def tokens_of(names: tuple[str, ...], n_ctx: int, prompt: str) -> list[int]:
-    """A prompt as token numbers."""
-    words = prompt.split() if max(map(len, names)) > 1 else [c for c in prompt if not c.isspace()]
+    """A prompt as token numbers.
+
+    Args:
+        names: Of the tokens, in order.
+        n_ctx: Tokens that a prompt may have.
+        prompt: Tokens with spaces between; without, where every name is one character.
+    """
+    words = prompt.split()
+    if max(map(len, names)) == 1:
+        words = list("".join(words))
     allowed = f"allowed: 1 to {n_ctx} of {' '.join(names)}"
     if not words:
         raise UserError(f"the prompt is empty; {allowed}")
@@ -76,5 +106,8 @@ def walked(model: Chosen, prompt: str | None) -> Walk:
 def title(model: Chosen, found: Walk) -> str:
     """What is walked, in one line."""
     spec = model.run.spec
-    when = "imported" if spec.imported else f"after {spec.snapshot_steps()[model.snapshot]:,} steps"
-    return f"The walk of {' '.join(found.prompt)} through {model.name}, seed {model.seed}, {when}"
+    when = "imported"
+    if not spec.imported:
+        when = f"after {spec.snapshot_steps()[model.snapshot]:,} steps"
+    prompt = " ".join(found.prompt)
+    return f"The walk of {prompt} through {model.name}, seed {model.seed}, {when}"

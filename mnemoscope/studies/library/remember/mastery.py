@@ -1,4 +1,7 @@
-"""What the judges of this study share: report cards, mastery, and what a short training may not settle."""
+"""What a setting's seeds master: report cards, both skills, and other readings of the source.
+
+And what a short training may not settle.
+"""
 
 from collections.abc import Callable
 
@@ -7,7 +10,7 @@ import numpy as np
 from mnemoscope.probes.skills import report_card
 from mnemoscope.studies.claims import Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.remember.settings import SOURCE_SAMPLES
+from mnemoscope.studies.library.remember.conditions import SOURCE_SAMPLES
 
 
 def percent(x: float | np.floating) -> str:
@@ -47,11 +50,27 @@ def readings(evidence: Evidence, name: str) -> list[str]:
 
 
 def over_readings(
-    evidence: Evidence, name: str, verdict: Verdict, judge: Callable[[str], tuple[Verdict, float]], what: str
+    evidence: Evidence,
+    name: str,
+    verdict: Verdict,
+    judge: Callable[[str], tuple[Verdict, float]],
+    what: str,
 ) -> tuple[Verdict, str]:
-    """Judge the other readings too: a verdict that does not survive them is `partly`. Also a note for the sentence."""
+    """Judge the other readings too: a verdict that does not survive them is `partly`.
+
+    Also a note for the sentence.
+
+    Args:
+        evidence: What there is.
+        name: The setting of the plain reading.
+        verdict: What it came to.
+        judge: The verdict and the value of a setting.
+        what: What that value is, in words.
+    """
     outcomes = {other.rsplit("/", 1)[-1]: judge(other) for other in readings(evidence, name)}
     if any(other != verdict for other, _ in outcomes.values()):
         verdict = "partly"
-    notes = ", ".join(f"{reading} {percent(value)} ({other})" for reading, (other, value) in outcomes.items())
+    notes = ", ".join(
+        f"{reading} {percent(value)} ({other})" for reading, (other, value) in outcomes.items()
+    )
     return verdict, f" Other readings of the source, {what}: {notes}." if notes else ""

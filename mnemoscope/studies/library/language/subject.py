@@ -13,17 +13,27 @@ from jax.sharding import Mesh, NamedSharding
 
 from mnemoscope.core.axes import Int, Params
 from mnemoscope.core.seeds import SAME, device_mesh, for_each_seed, lanes_for, spread
-from mnemoscope.models.language import LanguageModel, Tokenizer, find_weights, read_model, read_tokenizer
+from mnemoscope.models.language import (
+    LanguageModel,
+    Tokenizer,
+    find_weights,
+    read_model,
+    read_tokenizer,
+)
 from mnemoscope.models.language.find import HOW_TO
 from mnemoscope.studies.claims import NotSettledError
 
 KNOWN = {"SmolLM2-135M-Instruct.Q4_1": "SmolLM2-135M-Instruct (four-bit, instruction-tuned)"}
 LANES = 4  # batches at once on an accelerator
 DEVICES = 4  # at most: each holds a copy of the weights
+WEIGHT_FILES = (".gguf", ".json", ".safetensors")  # what a model is read from
 
 
 class Subject:
-    """One language model, named by a path or found; nothing is read until something is asked of it."""
+    """One language model, named by a path or found.
+
+    Nothing is read until something is asked of it.
+    """
 
     def __init__(self, path: Path | None = None):
         self._given = path
@@ -41,7 +51,10 @@ class Subject:
         return device_mesh(DEVICES)
 
     def fingerprint(self) -> str:
-        """The hash of the weights' bytes; the same for the same model wherever it lies, empty where there is none."""
+        """The hash of the weights' bytes; empty where there is no model.
+
+        The same model has the same one wherever it lies.
+        """
         return self._fingerprint
 
     @cached_property
@@ -49,8 +62,9 @@ class Subject:
         if self.path is None:
             return ""
         digest = hashlib.sha256()
-        for file in sorted(self.path.iterdir()) if self.path.is_dir() else [self.path]:
-            if file.suffix in (".gguf", ".json", ".safetensors"):
+        files = sorted(self.path.iterdir()) if self.path.is_dir() else [self.path]
+        for file in files:
+            if file.suffix in WEIGHT_FILES:
                 with file.open("rb") as opened:
                     digest.update(hashlib.file_digest(opened, "sha256").digest())
         return digest.hexdigest()
@@ -61,20 +75,23 @@ class Subject:
         assert self.path is not None
         return KNOWN.get(self.path.stem, self.path.name)
 
+    def _installed(self) -> Path:
+        """Where the weights are; without any, nothing can be judged."""
+        if self.path is None:
+            raise NotSettledError(f"No language model is installed: {HOW_TO}.")
+        return self.path
+
     @cached_property
     def model(self) -> LanguageModel:
         """The model, read once; each device has a copy of its weights."""
-        if self.path is None:
-            raise NotSettledError(f"No language model is installed: {HOW_TO}.")
-        found = read_model(self.path)
-        return LanguageModel(found.config, jax.device_put(found.params, NamedSharding(self._mesh, SAME)))
+        found = read_model(self._installed())
+        copied = jax.device_put(found.params, NamedSharding(self._mesh, SAME))
+        return LanguageModel(found.config, copied)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Its tokenizer."""
-        if self.path is None:
-            raise NotSettledError(f"No language model is installed: {HOW_TO}.")
-        return read_tokenizer(self.path)
+        return read_tokenizer(self._installed())
 
     def program(self, f: Callable[[LanguageModel, Any], Any], n: int) -> Callable[..., Any]:
         """g(each) = f(model, one batch) for each of n batches, compiled once, on all devices.
@@ -86,7 +103,8 @@ class Subject:
         return self._programs[f, n]
 
     def _program(self, f: Callable[[LanguageModel, Any], Any], n: int) -> Callable[..., Any]:
-        model, mesh = self.model, self._mesh
+        model = self.model
+        mesh = self._mesh
 
         def one(batch: Any, params: Params) -> Any:
             return f(LanguageModel(model.config, params), batch)
@@ -95,17 +113,34 @@ class Subject:
 
         def program(each: Any, changed: Params | None = None) -> Any:
             params = model.params | jax.device_put(changed or {}, NamedSharding(mesh, SAME))
-            return jax.tree.map(lambda x: np.asarray(x)[:n], run(spread(mesh, each), params))
+            found = run(spread(mesh, each), params)
+            return jax.tree.map(lambda x: np.asarray(x)[:n], found)
 
         return program
 
+    def map_rows(self, f: Callable[[LanguageModel, Any], Any], each: Any, size: int) -> Any:
+        """f over rows in batches of one size, and the results as rows again.
+
+        Args:
+            f: Takes the model and one batch of rows.
+            each: Arrays with a leading row axis, as many rows in all of them.
+            size: Rows in a batch.
+        """
+        n = len(jax.tree.leaves(each)[0])
+        program = self.program(f, -(-n // size))
+        return rows(program(batches(each, size)), n)
+
 
 def batches(rows: Any, size: int) -> Any:
-    """Rows in batches of one size (batch, row, ...); the last row stands in where the number does not divide evenly."""
+    """Rows in batches of one size (batch, row, ...).
+
+    The last row stands in where the number does not divide evenly.
+    """
 
     def cut(x: Any) -> np.ndarray:
         x = np.asarray(x)
-        x = np.concatenate([x, np.repeat(x[-1:], -len(x) % size, axis=0)])
+        missing = -len(x) % size
+        x = np.concatenate([x, np.repeat(x[-1:], missing, axis=0)])
         return x.reshape(-1, size, *x.shape[1:])
 
     return jax.tree.map(cut, rows)
@@ -116,7 +151,14 @@ def rows(batched: Any, n: int) -> Any:
     return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:])[:n], batched)
 
 
-def padded(texts: Sequence[Sequence[int]]) -> tuple[Int[np.ndarray, "text pos"], Int[np.ndarray, "text"]]:
-    """Token lists as one array and each one's last position. What fills up the end comes after it, so that it is never seen."""
+def padded(
+    texts: Sequence[Sequence[int]],
+) -> tuple[Int[np.ndarray, "text pos"], Int[np.ndarray, "text"]]:
+    """Token lists as one array and each one's last position.
+
+    What fills up the end comes after that position, so that it is never seen.
+    """
     longest = max(map(len, texts))
-    return np.array([[*t, *[0] * (longest - len(t))] for t in texts]), np.array([len(t) - 1 for t in texts])
+    tokens = [[*text, *[0] * (longest - len(text))] for text in texts]
+    last = [len(text) - 1 for text in texts]
+    return np.array(tokens), np.array(last)

@@ -1,0 +1,48 @@
+"""How fast a training step is, as a table: each stage's time and share, and what they add up to."""
+
+from rich.console import Console
+from rich.table import Table
+
+from mnemoscope.execution.local import hardware
+from mnemoscope.training.profile import Profile
+
+BAR = 24  # characters of a full bar
+
+
+def print_profile(console: Console, title: str, found: Profile) -> None:
+    """The stages of a step, in the order in which they run.
+
+    Args:
+        console: Where it is printed.
+        title: What was profiled, in words.
+        found: The times of its stages.
+    """
+    model = found.spec.model
+    shape = (
+        f"d_model {model.d_model}, heads {model.n_heads}, "
+        f"layers {model.n_layers}, norm {model.norm}"
+    )
+    table = Table(
+        "stage",
+        "time a step",
+        "share",
+        "",
+        title=title,
+        title_justify="left",
+        caption_justify="left",
+        caption=f"{shape}; batch {found.spec.batch}, {found.seeds} seeds; {hardware()}",
+    )
+    for stage, seconds in found.seconds.items():
+        share = seconds / found.step
+        bar = "█" * max(0, round(BAR * share))
+        table.add_row(stage, f"{1e6 * seconds:,.0f} µs", f"{share:.0%}", bar)
+    table.add_section()
+    rate = f"{found.rate:,.0f} samples/s"
+    table.add_row("one step", f"{1e6 * found.step:,.0f} µs", "100%", rate)
+    console.print(table)
+    compiling = sum(found.compile_seconds.values())
+    slowest = max(found.spread.values())
+    console.print(
+        f"Compilation took {compiling:.1f} s; repeats differ by up to "
+        f"{1e6 * slowest:,.0f} µs a step."
+    )

@@ -1,0 +1,39 @@
+"""What the noise study trains: two layers of one head with feed-forward layers.
+
+On text whose trigger noise often follows. The source's sizes at `full` (d = 256, 256 tokens, batch
+512, SGD at .03), for 2,000 of its 5,000 steps and 8 seeds. `quick` has d = 64, 48 tokens, batch 64
+and 300 steps at rate .1, chosen on seeds that are not among the study's.
+"""
+
+from mnemoscope.models import ModelConfig
+from mnemoscope.studies.claims import Scale, Setting
+from mnemoscope.tasks import Bigrams
+from mnemoscope.training.spec import SGD, Spec
+
+SEEDS = 8
+
+
+def settings(scale: Scale) -> dict[str, Setting]:
+    """The one setting of a scale."""
+    full = scale == "full"
+    d = 256 if full else 64
+    model = ModelConfig(
+        d_model=d,
+        n_heads=1,
+        n_layers=2,
+        d_mlp=4 * d,
+        bias=False,
+        identity=("*.attn.W_Q",),
+        frozen=("embed.W_E", "pos_embed.W_pos", "unembed.W_U", "*.attn.W_Q"),
+    )
+    spec = Spec(
+        task=Bigrams(n_triggers=1, length=256 if full else 48, noise=0.5),
+        model=model,
+        steps=2000 if full else 300,
+        optimiser=SGD(lr=0.03 if full else 0.1, momentum=0.9, weight_decay=1e-4),
+        batch=512 if full else 64,
+        snapshots=10,
+        watch="noise",
+        looks=50,
+    )
+    return {"noisy": Setting(spec, SEEDS)}

@@ -1,0 +1,54 @@
+"""What the walk study trains: the ABC model, and what the source leaves open about it.
+
+The source: the pattern ABC repeated, vocabulary 3, two dimensions, context 3, one layer with one
+head, biases in the packed QKV, learned positions, a read-out without bias; one seed. Feed-forward,
+norm and optimiser are not published. Our plain reading has neither feed-forward nor norm and takes
+Adam; the other readings add a feed-forward layer, or a norm after each sum, or before each part.
+
+With two dimensions a norm leaves one number: (x, y) becomes (s, -s) with
+s = (x - y) / sqrt((x - y)^2 + 4 eps), which is 1 or -1 unless x and y nearly agree. Three answers
+then hang on two values, and the best loss is 2 ln(2) / 3 = 0.46, unless a model finds the narrow
+place where s is neither.
+"""
+
+from typing import Literal
+
+from mnemoscope.models import ModelConfig
+from mnemoscope.studies.claims import Scale, Setting
+from mnemoscope.tasks import Cycle
+from mnemoscope.training.spec import Adam, Spec
+
+ABC = "abc"
+MLP = "abc/mlp"
+POST = "abc/post"
+PRE = "abc/pre"
+
+
+def spec(scale: Scale, *, d_mlp: int = 0, norm: Literal["none", "pre", "post"] = "none") -> Spec:
+    """One training of the ABC model.
+
+    Args:
+        scale: How long it trains.
+        d_mlp: Hidden units of a feed-forward layer; 0 for none.
+        norm: Where a norm is.
+    """
+    return Spec(
+        task=Cycle(),
+        model=ModelConfig(d_model=2, n_heads=1, d_mlp=d_mlp, norm=norm, unembed_bias=False),
+        optimiser=Adam(lr=0.01),
+        batch=16,
+        steps=20_000 if scale == "full" else 4000,
+        snapshots=12,
+    )
+
+
+def settings(scale: Scale) -> dict[str, Setting]:
+    """Every setting by name; 64 seeds of each at `quick`, 256 at `full`."""
+    seeds = 256 if scale == "full" else 64
+    specs = {
+        ABC: spec(scale),
+        MLP: spec(scale, d_mlp=8),
+        POST: spec(scale, norm="post"),
+        PRE: spec(scale, norm="pre"),
+    }
+    return {name: Setting(each, seeds) for name, each in specs.items()}
