@@ -2,7 +2,7 @@
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.birth import data, heads, order, written
-from mnemoscope.studies.library.birth.settings import ALL, BIGRAM, GLOBAL, RANDOM, RARE, settings
+from mnemoscope.studies.library.birth.conditions import ALL, BIGRAM, GLOBAL, RANDOM, RARE, settings
 
 CLAIMS = load_claims("birth")
 

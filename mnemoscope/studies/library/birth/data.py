@@ -9,8 +9,10 @@ from mnemoscope.models import Transformer
 from mnemoscope.probes.levels import first_fall, first_reach
 from mnemoscope.studies.claims import Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.birth.common import curve, drawn, sampled, steps_text, task_of, trained
-from mnemoscope.studies.library.birth.settings import ALL, BIGRAM, GLOBAL, RANDOM, RARE
+from mnemoscope.studies.library.birth.conditions import ALL, BIGRAM, GLOBAL, RANDOM, RARE
+from mnemoscope.studies.library.birth.curves import curve, drawn, steps_text
+from mnemoscope.studies.library.birth.sample import sampled, task_of
+from mnemoscope.studies.library.birth.scale_rules import trained
 from mnemoscope.studies.statistics import MOST, mean_interval, share_interval, share_verdict
 from mnemoscope.tasks import Bigrams
 from mnemoscope.training.metrics import by_role

@@ -11,8 +11,10 @@ from mnemoscope.models import Transformer
 from mnemoscope.probes.memories import head_scores
 from mnemoscope.studies.claims import Map, Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.birth.common import answers, drawn, sampled, settled, task_of, trained
-from mnemoscope.studies.library.birth.settings import ALL, ONE, RANDOM, TWO
+from mnemoscope.studies.library.birth.conditions import ALL, ONE, RANDOM, TWO
+from mnemoscope.studies.library.birth.curves import drawn
+from mnemoscope.studies.library.birth.sample import answers, sampled, task_of
+from mnemoscope.studies.library.birth.scale_rules import settled, trained
 from mnemoscope.studies.statistics import MOST, mean_interval, share_verdict
 from mnemoscope.tasks import Bigrams
 

@@ -5,8 +5,9 @@ import numpy as np
 from mnemoscope.probes.levels import first_reach
 from mnemoscope.studies.claims import Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.birth.common import MEMORIES, at_step, curve, drawn, settled, steps_text, trained
-from mnemoscope.studies.library.birth.settings import ALL, LONG, NO_FIRST, NO_OUTPUT, NO_SECOND, ONLY_OUTPUT, SHORT
+from mnemoscope.studies.library.birth.conditions import ALL, LONG, NO_FIRST, NO_OUTPUT, NO_SECOND, ONLY_OUTPUT, SHORT
+from mnemoscope.studies.library.birth.curves import MEMORIES, at_step, curve, drawn, steps_text
+from mnemoscope.studies.library.birth.scale_rules import settled, trained
 from mnemoscope.studies.statistics import MOST, mean_interval, share_interval, share_verdict
 
 SHOWN = ("right", *MEMORIES[:3])

@@ -14,8 +14,8 @@ from mnemoscope.models.rewrites import score_tables
 from mnemoscope.probes.memories import first_keys, output_memory, second_keys
 from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.birth.common import sampled, task_of
-from mnemoscope.studies.library.birth.settings import ALL, OUTPUT
+from mnemoscope.studies.library.birth.conditions import ALL, OUTPUT
+from mnemoscope.studies.library.birth.sample import sampled, task_of
 from mnemoscope.studies.statistics import MOST, mean_interval, share_interval
 from mnemoscope.tasks import Bigrams
 from mnemoscope.theory.gradients import output_gradient, sampled_gradient, theorem_model, theorem_task, three_steps

@@ -2,7 +2,7 @@
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.facts import built, phases, trained
-from mnemoscope.studies.library.facts.settings import settings
+from mnemoscope.studies.library.facts.conditions import settings
 
 CLAIMS = load_claims("facts")
 

@@ -2,7 +2,7 @@
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.hops import built, order, trained
-from mnemoscope.studies.library.hops.settings import settings
+from mnemoscope.studies.library.hops.conditions import settings
 
 CLAIMS = load_claims("hops")
 

@@ -6,7 +6,7 @@ from mnemoscope.core.axes import Bool, Float
 from mnemoscope.probes.hops import read_after, silenced
 from mnemoscope.studies.claims import Grid, NotSettledError, Outcome, Pictures
 from mnemoscope.studies.evidence import MIN_SEEDS, Evidence
-from mnemoscope.studies.library.hops.common import KNOWN, at_chance, at_end, curves, named, steps_to_know, task_of
+from mnemoscope.studies.library.hops.accuracy import KNOWN, at_chance, at_end, curves, named, steps_to_know, task_of
 from mnemoscope.studies.statistics import MOST, share_verdict
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from mnemoscope.core.axes import Float
 from mnemoscope.studies.claims import Outcome, Pictures, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.hops.common import KNOWN, at_chance, at_end, curves, named, steps_to_know, task_of
+from mnemoscope.studies.library.hops.accuracy import KNOWN, at_chance, at_end, curves, named, steps_to_know, task_of
 from mnemoscope.studies.statistics import FEW, MOST, share_interval, share_verdict, slope
 
 
