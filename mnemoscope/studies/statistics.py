@@ -1,6 +1,6 @@
 """Intervals over seeds and the rules that turn them into verdicts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from scipy import stats
@@ -59,3 +59,11 @@ def share_verdict(hits: Sequence[bool] | np.ndarray) -> tuple[Verdict, float, In
     if share <= FEW:
         return "refuted", share, interval
     return "partly", share, interval
+
+
+def parts_verdict(holds: Iterable[bool]) -> Verdict:
+    """Reproduced when every part of a claim holds, partly when some do, refuted when none does."""
+    parts = list(holds)
+    if all(parts):
+        return "reproduced"
+    return "partly" if any(parts) else "refuted"
