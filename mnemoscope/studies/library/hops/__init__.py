@@ -9,7 +9,10 @@ CLAIMS = load_claims("hops")
 STUDY = Study(
     name="hops",
     title="Must a transformer be taught easy steps before hard ones?",
-    source="Learning Compositional Functions with Transformers from Easy-to-Hard Data (Wang and others)",
+    source=(
+        "Learning Compositional Functions with Transformers from Easy-to-Hard Data "
+        "(Wang and others)"
+    ),
     settings=settings,
     tests=(
         Test(CLAIMS["H1"], (), built.hand_built),
