@@ -99,7 +99,7 @@ def birth_ours(size: str) -> dict:
 def birth_steps() -> dict:
     """Seconds a step of the full-scale induction model, its text included, by the number of seeds trained together."""
     from mnemoscope import fit
-    from mnemoscope.studies.library.birth.settings import ALL, settings
+    from mnemoscope.studies.library.birth.conditions import ALL, settings
 
     found = {}
     for seeds, steps in ((1, 600), (16, 100)):

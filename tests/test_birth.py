@@ -16,9 +16,7 @@ from mnemoscope.studies.claims import SCALES, Outcome, Setting
 from mnemoscope.studies.discover import find_study, on_corpus
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.birth import STUDY, data, heads, written
-from mnemoscope.studies.library.birth.common import MEMORIES, answers
-from mnemoscope.studies.library.birth.order import SHOWN
-from mnemoscope.studies.library.birth.settings import (
+from mnemoscope.studies.library.birth.conditions import (
     ALL,
     BIGRAM,
     GLOBAL,
@@ -35,6 +33,9 @@ from mnemoscope.studies.library.birth.settings import (
     TWO,
     settings,
 )
+from mnemoscope.studies.library.birth.curves import MEMORIES
+from mnemoscope.studies.library.birth.order import SHOWN
+from mnemoscope.studies.library.birth.sample import answers
 from mnemoscope.tasks import Bigrams, Permutation, read_corpus
 from mnemoscope.theory.gradients import Sampled, Steps, output_gradient, sampled_gradient, three_steps
 from mnemoscope.theory.induction import induction_weights

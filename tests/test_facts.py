@@ -21,7 +21,7 @@ from mnemoscope.probes.walk import walk
 from mnemoscope.report.site import piece_of
 from mnemoscope.studies.claims import SCALES, NotSettledError
 from mnemoscope.studies.library.facts import STUDY, built, phases, sweep, trained
-from mnemoscope.studies.library.facts.settings import LINEAR, SOFTMAX, TASK
+from mnemoscope.studies.library.facts.conditions import LINEAR, SOFTMAX, TASK
 from mnemoscope.tasks import Facts
 from mnemoscope.theory.facts import counted, recall_model, write_facts
 from mnemoscope.training.loop import fit

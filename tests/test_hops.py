@@ -22,7 +22,7 @@ from mnemoscope.probes.walk import walk
 from mnemoscope.report.site import piece_of
 from mnemoscope.studies.claims import NotSettledError
 from mnemoscope.studies.library.hops import STUDY, built, order, trained
-from mnemoscope.studies.library.hops.settings import curriculum, only
+from mnemoscope.studies.library.hops.conditions import curriculum, only
 from mnemoscope.tasks import Hops, HopWorld, Permutation
 from mnemoscope.theory.hops import hop_model, write_hops
 from mnemoscope.training.loop import draw, fit

@@ -1,4 +1,7 @@
-"""What a study's page says besides its ledger: the question, the task with an example, the setup, and how seeds are drawn."""
+"""What a study's page says besides its ledger.
+
+The question, the task with an example, the setup, and how seeds are drawn.
+"""
 
 import tomllib
 from fnmatch import fnmatchcase
@@ -14,37 +17,39 @@ class Panel(Strict):
     """One axis of a claim's figure: which series it shows, and what the source printed for them."""
 
     kind: Literal["seeds", "curves", "grid"] = "seeds"
-    series: tuple[
-        str, ...
-    ]  # names or patterns of what a judge read off each seed, followed through training, or laid out
+    # names or patterns of what a judge read off each seed, followed through training, or laid out
+    series: tuple[str, ...]
     axis: str  # what is measured: for a grid, what its colour means
-    title: str = ""
+    title: str = ""  # above the axis
     x: str = "step"  # what curves run along, or what the columns of a grid are
     y: str = ""  # what the rows of a grid are
-    log_x: bool = False
+    log_x: bool = False  # whether what curves run along is on a logarithmic axis
     limits: tuple[float, float] | None = None  # of what is measured
-    log: bool = False
-    source: dict[str, float] = Field(default_factory=dict)
+    log: bool = False  # whether what is measured is on a logarithmic axis
+    source: dict[str, float] = Field(default_factory=dict)  # what the source printed, by series
 
     def chosen(self, known: tuple[str, ...]) -> tuple[str, ...]:
         """The series it shows, out of those that there are, in their own order."""
-        return tuple(name for name in known if any(fnmatchcase(name, pattern) for pattern in self.series))
+        return tuple(name for name in known if self._shows(name))
+
+    def _shows(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self.series)
 
 
 class About(Strict):
-    """A study in words. `example` are the tokens of one sequence, each with what is asked there, if anything."""
+    """A study in words."""
 
-    question: str
-    task: str
+    question: str  # what the study asks
+    task: str  # what the models are trained on
+    # the tokens of one sequence, each with what is asked there, if anything
     example: tuple[tuple[str, str], ...]
-    setup: tuple[str, ...]
-    beyond: tuple[str, ...]
+    setup: tuple[str, ...]  # how models are trained and read, a line each
+    beyond: tuple[str, ...]  # what goes beyond the source, a line each
 
 
 def _read(study: str, file: str) -> dict[str, Any]:
-    return tomllib.loads(
-        resources.files(f"mnemoscope.studies.library.{study}").joinpath(file).read_text(encoding="utf-8")
-    )
+    folder = resources.files(f"mnemoscope.studies.library.{study}")
+    return tomllib.loads(folder.joinpath(file).read_text(encoding="utf-8"))
 
 
 def about(study: str) -> About:
@@ -54,4 +59,5 @@ def about(study: str) -> About:
 
 def panels(study: str) -> dict[str, tuple[Panel, ...]]:
     """How each claim's seeds are drawn, from the `figures.toml` in the study's folder."""
-    return {name: tuple(map(Panel.model_validate, each)) for name, each in _read(study, "figures.toml").items()}
+    by_claim = _read(study, "figures.toml")
+    return {claim: tuple(map(Panel.model_validate, each)) for claim, each in by_claim.items()}

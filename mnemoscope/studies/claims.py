@@ -1,4 +1,7 @@
-"""Claims, findings and the ledger: what is claimed, how it would be settled, and what was measured."""
+"""Claims, findings and the ledger.
+
+What is claimed, how it would be settled, and what was measured.
+"""
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -30,48 +33,60 @@ SCALES: tuple[Scale, ...] = ("quick", "full")
 class Claim(Strict):
     """Something a source says, with the criterion that settles it, stated before the run."""
 
-    id: str
-    statement: str
-    source_figure: str
-    criterion: str
+    id: str  # a letter for the study and a number
+    statement: str  # what the source says, in one sentence
+    source_figure: str  # the number or figure that the source gives, "-" if none
+    criterion: str  # which measurement makes which verdict
 
 
 class Measured(Strict):
     """What was measured for a claim, and the verdict on it."""
 
     verdict: Verdict
-    value: float | None
-    interval: tuple[float, float] | None
-    seeds: int
-    failed_seeds: int
-    sentence: str
+    value: float | None  # the number that the verdict is about; None where nothing was measured
+    interval: tuple[float, float] | None  # the value's 95% interval
+    seeds: int  # trained, or drawn where nothing is trained; 0 where nothing has a seed
+    failed_seeds: int  # diverged, summed over settings
+    sentence: str  # what was measured, in words
+
+
+def _four_digits(values: np.ndarray) -> tuple[float, ...]:
+    return tuple(float(f"{x:.4g}") for x in values)
 
 
 class Curve(Strict):
-    """Something followed through training: the mean over seeds, and between which values nineteen seeds in twenty lie."""
+    """Something followed through training, summed up over seeds."""
 
-    steps: tuple[float, ...]
-    mean: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    steps: tuple[float, ...]  # along which it is followed: optimiser steps, or widths of a ladder
+    mean: tuple[float, ...]  # over seeds
+    low: tuple[float, ...]  # nineteen seeds in twenty lie between this
+    high: tuple[float, ...]  # and this
 
     @model_validator(mode="after")
     def _check(self) -> "Curve":
         if {len(self.mean), len(self.low), len(self.high)} != {len(self.steps)}:
-            raise ValueError(f"mean, low and high must have {len(self.steps)} values, one for each step")
+            raise ValueError(
+                f"mean, low and high must have {len(self.steps)} values, one for each step"
+            )
         return self
 
     @classmethod
     def over_seeds(cls, steps: np.ndarray, values: Float[np.ndarray, "seed step"]) -> "Curve":
         """The curve of what was read off every seed, four digits of it."""
-        rows = steps, values.mean(axis=0), *np.quantile(values, [0.025, 0.975], axis=0)
-        return cls(**{n: tuple(float(f"{x:.4g}") for x in row) for n, row in zip(cls.model_fields, rows, strict=True)})
+        low, high = np.quantile(values, [0.025, 0.975], axis=0)
+        return cls(
+            steps=_four_digits(steps),
+            mean=_four_digits(values.mean(axis=0)),
+            low=_four_digits(low),
+            high=_four_digits(high),
+        )
 
 
 class Map(Strict):
-    """What one head attends to in one sequence: a row for each asking token, a column for each token that it may see."""
+    """What one head attends to in one sequence."""
 
-    tokens: tuple[str, ...]
+    tokens: tuple[str, ...]  # the sequence
+    # a row for each asking token, a column for each token that it may see
     weights: tuple[tuple[float, ...], ...]
 
     @model_validator(mode="after")
@@ -81,15 +96,21 @@ class Map(Strict):
         return self
 
 
+def _cell(value: np.floating) -> float | None:
+    """A number of a grid with four digits; None if it is not finite."""
+    if not np.isfinite(value):
+        return None
+    return float(f"{value:.4g}") + 0.0  # plus zero: a negative zero is none
+
+
 class Grid(Strict):
-    """Something measured for every pair of a row and a column; None where it was not measured.
+    """Something measured for every pair of a row and a column."""
 
-    `lines` run through it in its own units: the middle of column c and row r is (c, r), counted from 0.
-    """
-
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    values: tuple[tuple[float | None, ...], ...]
+    rows: tuple[str, ...]  # their names
+    columns: tuple[str, ...]  # their names
+    values: tuple[tuple[float | None, ...], ...]  # by row; None where it was not measured
+    # points of lines that run through the grid, by the line's name, in the grid's own units:
+    # the middle of column c and row r is (c, r), counted from 0
     lines: dict[str, tuple[tuple[float, float], ...]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -99,11 +120,24 @@ class Grid(Strict):
         return self
 
     @classmethod
-    def of(cls, rows: Iterable[object], columns: Iterable[object], values: Float[np.ndarray, "row column"]) -> "Grid":
-        """The grid of an array, four digits of it; what is not finite was not measured."""
-        # plus zero: a negative zero is none
-        kept = tuple(tuple(float(f"{x:.4g}") + 0.0 if np.isfinite(x) else None for x in row) for row in values)
-        return cls(rows=tuple(map(str, rows)), columns=tuple(map(str, columns)), values=kept)
+    def of(
+        cls,
+        rows: Iterable[object],
+        columns: Iterable[object],
+        values: Float[np.ndarray, "row column"],
+    ) -> "Grid":
+        """The grid of an array, four digits of it; what is not finite was not measured.
+
+        Args:
+            rows: their names.
+            columns: their names.
+            values: what was measured.
+        """
+        return cls(
+            rows=tuple(map(str, rows)),
+            columns=tuple(map(str, columns)),
+            values=tuple(tuple(map(_cell, row)) for row in values),
+        )
 
 
 class Series(Strict):
@@ -115,83 +149,112 @@ class Series(Strict):
 class Pictures(Strict):
     """What there is to draw of a claim besides its seeds."""
 
-    curves: dict[str, Curve] = Field(default_factory=dict)
-    maps: dict[str, Map] = Field(default_factory=dict)
-    grids: dict[str, Grid] = Field(default_factory=dict)
+    curves: dict[str, Curve] = Field(default_factory=dict)  # through training, by name
+    maps: dict[str, Map] = Field(default_factory=dict)  # attention maps, by name
+    grids: dict[str, Grid] = Field(default_factory=dict)  # by name
 
 
 class Finding(Series, Measured):
-    """What is kept of a judgement: `by_seed` has every seed's outcome; the ledger proper leaves it and the pictures out."""
+    """What is kept of a judgement: `by_seed` has every seed's outcome.
 
-    pictures: Pictures = Pictures()
+    The ledger proper leaves it and the pictures out.
+    """
+
+    pictures: Pictures = Pictures()  # what there is to draw
 
 
 class Outcome(NamedTuple):
-    """What a judge concludes; `by_seed` names whatever it read off each seed."""
+    """What a judge concludes."""
 
     verdict: Verdict
-    value: float
-    interval: tuple[float, float]
-    sentence: str
-    by_seed: Mapping[str, np.ndarray] = MappingProxyType({})
-    pictures: Pictures = Pictures()
+    value: float  # the number that the verdict is about
+    interval: tuple[float, float]  # the value's 95% interval
+    sentence: str  # what was measured, in words
+    by_seed: Mapping[str, np.ndarray] = MappingProxyType({})  # what was read off each seed, by name
+    pictures: Pictures = Pictures()  # what there is to draw
 
 
 class NotSettledError(Exception):
-    """Raised by a judge that has nothing to measure at this scale; its message is the sentence of the ledger."""
+    """Raised by a judge that has nothing to measure at this scale.
+
+    Its message is the sentence of the ledger.
+    """
+
+
+def _short(number: float) -> str:
+    """Four digits, or a whole number with commas where it is large."""
+    return f"{number:.4g}" if abs(number) < 1e4 else f"{number:,.0f}"
 
 
 class Entry(Measured, Claim):
-    """One line of the ledger: the claim and what was measured (fields come in the order claim, measured)."""
+    """One line of the ledger: the claim and what was measured.
+
+    Fields come in the order claim, measured.
+    """
 
     def number(self) -> str:
         """The measured value with its interval, short."""
         if self.value is None or self.interval is None:
             return "not measured"
-        value, low, high = (f"{x:.4g}" if abs(x) < 1e4 else f"{x:,.0f}" for x in (self.value, *self.interval))
+        value, low, high = map(_short, (self.value, *self.interval))
         return value if low == high else f"{value} [{low}, {high}]"
 
     def _repr_html_(self) -> str:
-        rows = [("verdict", notebook.verdict(self.verdict)), ("measured", self.number()), ("in words", self.sentence),
-                ("the source", self.source_figure), ("criterion", self.criterion), ("seeds", self.seeds or "exact")]  # fmt: skip
+        rows = [
+            ("verdict", notebook.verdict(self.verdict)),
+            ("measured", self.number()),
+            ("in words", self.sentence),
+            ("the source", self.source_figure),
+            ("criterion", self.criterion),
+            ("seeds", self.seeds or "exact"),
+        ]
         return notebook.table(f"{self.id} {self.statement}", ("", ""), rows)
 
 
 class Ledger(Strict):
     """A study's findings at one scale, with what they were measured on."""
 
-    study: str
+    study: str  # its name
     scale: Scale
-    command: str
-    hardware: str
-    versions: dict[str, str]
-    finished: str
-    claims: tuple[Entry, ...]
+    command: str  # what the user typed
+    hardware: str  # of the machine that wrote the ledger, in words
+    versions: dict[str, str]  # of Python and the packages that count, by name
+    finished: str  # when: UTC, as ISO 8601 writes it
+    claims: tuple[Entry, ...]  # those judged so far, in the study's order
 
     def _repr_html_(self) -> str:
         rows = [
-            (x.id, x.statement, notebook.verdict(x.verdict), x.number(), x.source_figure, x.sentence)
-            for x in self.claims
+            (
+                entry.id,
+                entry.statement,
+                notebook.verdict(entry.verdict),
+                entry.number(),
+                entry.source_figure,
+                entry.sentence,
+            )
+            for entry in self.claims
         ]
         head = ("", "claim", "verdict", "measured [95%]", "the source", "in words")
-        return notebook.table(f"{self.study} ({self.scale}), {self.hardware}, {self.finished}", head, rows)
+        title = f"{self.study} ({self.scale}), {self.hardware}, {self.finished}"
+        return notebook.table(title, head, rows)
 
 
 @dataclass(frozen=True)
 class Setting:
     """A Spec that a study trains, over seeds 0 .. seeds - 1."""
 
-    spec: Spec
-    seeds: int
+    spec: Spec  # what is trained
+    seeds: int  # how many
 
 
 @dataclass(frozen=True)
 class Test:
     """A claim, the settings it needs, and the function that judges it from them."""
 
-    claim: Claim
-    needs: tuple[str, ...]  # names or patterns; a pattern may match nothing at a scale that has no such settings
-    judge: Callable[["Evidence"], Outcome]
+    claim: Claim  # what is tested
+    # names or patterns of settings; a pattern may match nothing at a scale without such settings
+    needs: tuple[str, ...]
+    judge: Callable[["Evidence"], Outcome]  # applies the claim's criterion
 
     __test__ = False  # not a pytest class
 
@@ -201,24 +264,28 @@ class Test:
         for need in self.needs:
             if "*" not in need and need not in known:
                 raise ValueError(unknown(f"setting needed by {self.claim.id}", need, known))
-        return tuple(name for name in known if any(fnmatchcase(name, need) for need in self.needs))
+        return tuple(name for name in known if self._needs(name))
+
+    def _needs(self, name: str) -> bool:
+        return any(fnmatchcase(name, need) for need in self.needs)
 
 
 @dataclass(frozen=True)
 class Study:
     """One source put to the test."""
 
-    name: str
-    title: str
-    source: str
-    settings: Callable[[Scale], dict[str, Setting]]
-    tests: tuple[Test, ...]
+    name: str  # as the command line has it
+    title: str  # a question
+    source: str  # the paper and its authors
+    settings: Callable[[Scale], dict[str, Setting]]  # what is trained at a scale, by name
+    tests: tuple[Test, ...]  # one for each claim
     explore: tuple[str, ...] = ()  # settings whose quick runs the site's explorer carries
-    on_text: Callable[[Scale, "Corpus"], dict[str, Setting]] | None = None  # the same settings on a text of the user's
-    on_model: Callable[[Path], "Study"] | None = None  # the same study of a language model of the user's
-    rests_on: Callable[[], str] = (
-        str  # what its findings rest on besides settings and code: a fingerprint; nothing by default
-    )
+    # the same settings on a text of the user's
+    on_text: Callable[[Scale, "Corpus"], dict[str, Setting]] | None = None
+    # the same study of a language model of the user's
+    on_model: Callable[[Path], "Study"] | None = None
+    # what its findings rest on besides settings and code: a fingerprint; nothing by default
+    rests_on: Callable[[], str] = str
 
     def pick(self, ids: tuple[str, ...] = ()) -> tuple[Test, ...]:
         """The tests of these claims, in the study's order; none given means all."""
@@ -231,5 +298,6 @@ class Study:
 
 def load_claims(study: str) -> dict[str, Claim]:
     """The claims of a study by id, from the `claims.toml` in its folder."""
-    text = resources.files(f"mnemoscope.studies.library.{study}").joinpath("claims.toml").read_text(encoding="utf-8")
+    folder = resources.files(f"mnemoscope.studies.library.{study}")
+    text = folder.joinpath("claims.toml").read_text(encoding="utf-8")
     return {name: Claim(id=name, **fields) for name, fields in tomllib.loads(text).items()}

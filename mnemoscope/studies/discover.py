@@ -1,4 +1,4 @@
-"""WHAT PAPERS CLAIM: one file a study, with its claims, its settings and its verdicts."""
+"""The studies by name, and the same studies on a text or a language model of the user's."""
 
 import re
 from dataclasses import replace
@@ -16,9 +16,8 @@ from mnemoscope.studies.library.remember import STUDY as REMEMBER
 from mnemoscope.studies.library.walk import STUDY as WALK
 from mnemoscope.tasks import read_corpus
 
-STUDIES: dict[str, Study] = {
-    study.name: study for study in (REMEMBER, WALK, BIRTH, MEMORIES, FACTS, NOISE, HOPS, LANGUAGE)
-}
+_ALL = (REMEMBER, WALK, BIRTH, MEMORIES, FACTS, NOISE, HOPS, LANGUAGE)
+STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
 
 
 def find_study(name: str) -> Study:
@@ -37,36 +36,58 @@ def find_claim(claim_id: str) -> tuple[Study, str]:
 
 
 def on_corpus(study: Study, path: Path) -> Study:
-    """A study of text on a text file of the user's. Its ledger is kept apart, under the study's and the file's name and the
-    start of a hash of what the text holds: another text may have the same name."""
+    """A study of text on a text file of the user's.
+
+    Its ledger is kept apart, under the study's and the file's name and the start of a hash of what
+    the text holds: another text may have the same name.
+    """
     if study.on_text is None:
         texts = ", ".join(s.name for s in STUDIES.values() if s.on_text)
-        raise UserError(f"study {study.name!r} is not about text, so it takes no --corpus; allowed: {texts}")
-    settings, corpus = study.on_text, read_corpus(path)
+        raise UserError(
+            f"study {study.name!r} is not about text, so it takes no --corpus; allowed: {texts}"
+        )
+    settings = study.on_text
+    corpus = read_corpus(path)
 
     def of_corpus(scale: Scale) -> dict[str, Setting]:
         try:
             return settings(scale, corpus)
         except UserError as error:
-            raise UserError(f"the corpus {str(path)!r} does not do for {study.name!r}: {error}") from None
+            raise UserError(
+                f"the corpus {str(path)!r} does not do for {study.name!r}: {error}"
+            ) from None
 
-    name = _name_on(study, path, corpus.digest())
-    return replace(study, name=name, title=f"{study.title} ({path.name})", settings=of_corpus)
+    return replace(
+        study,
+        name=_name_on(study, path, corpus.digest()),
+        title=f"{study.title} ({path.name})",
+        settings=of_corpus,
+    )
 
 
 def _name_on(study: Study, path: Path, content: str) -> str:
     """The name of a study of a file of the user's, by the file's name and a hash of its content."""
-    return f"{study.name}@{re.sub(r'[^0-9A-Za-z._-]', '_', path.stem)}-{(content or 'unread')[:8]}"
+    stem = re.sub(r"[^0-9A-Za-z._-]", "_", path.stem)
+    digest = (content or "unread")[:8]
+    return f"{study.name}@{stem}-{digest}"
 
 
 def on_model(study: Study, path: Path) -> Study:
     """A study of a language model on the user's own. Its ledger is kept apart, as for a text."""
     if study.on_model is None:
         those = ", ".join(s.name for s in STUDIES.values() if s.on_model)
-        raise UserError(f"study {study.name!r} is not about a language model, so it takes no --model; allowed: {those}")
+        raise UserError(
+            f"study {study.name!r} is not about a language model, so it takes no --model; "
+            f"allowed: {those}"
+        )
     if not path.exists():
         raise UserError(
-            f"there is no language model at {str(path)!r}; allowed: a GGUF file, or a folder with *.safetensors"
+            f"there is no language model at {str(path)!r}; "
+            "allowed: a GGUF file, or a folder with *.safetensors"
         )
     made = study.on_model(path)
-    return replace(made, name=_name_on(study, path, made.rests_on()), title=f"{study.title} ({path.name})")
+    return replace(
+        made,
+        name=_name_on(study, path, made.rests_on()),
+        title=f"{study.title} ({path.name})",
+    )

@@ -1,4 +1,7 @@
-"""What a judge has before it: the trained settings of one study at one scale, and probes run on them once."""
+"""What a judge has before it: the trained settings of one study at one scale.
+
+Probes run on them once, and what they read is remembered.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +13,7 @@ from mnemoscope.core.fingerprint import described, trained_by
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.models import Transformer
 from mnemoscope.probes.skills import over_seeds
-from mnemoscope.studies.claims import Finding, NotSettledError, Outcome, Pictures, Scale, Setting, Verdict
+from mnemoscope.studies.claims import Finding, NotSettledError, Outcome, Scale, Setting
 from mnemoscope.training.loop import Run
 
 MIN_SEEDS = 8  # fewer seeds than this settle nothing
@@ -18,22 +21,42 @@ MAX_FAILED = 0.1  # nor does a setting in which more than this share of seeds di
 
 
 def name_origins(runs: Mapping[str, Run]) -> str:
-    """A sentence on who trained these settings, where that is not this program on one kind of device alone."""
-    origins = list(dict.fromkeys(origin for run in runs.values() for origin in run.origins))
+    """A sentence on who trained these settings.
+
+    Empty where that is this program on one kind of device alone.
+    """
+    every_origin = (origin for run in runs.values() for origin in run.origins)
+    origins = list(dict.fromkeys(every_origin))
     ours = trained_by().program()
     if len(origins) <= 1 and all(origin and origin.program() == ours for origin in origins):
         return ""
-    by = {text: [name for name, run in runs.items() if text in described(run.origins)] for text in described(origins)}
-    if len(by) == 1:
-        return f" Trained by {next(iter(by))}, and judged by another."
-    return " Trained by " + "; ".join(f"{text}: {', '.join(names)}" for text, names in by.items()) + "."
+    names_by_origin = {text: _settings_from(text, runs) for text in described(origins)}
+    if len(names_by_origin) == 1:
+        (text,) = names_by_origin
+        return f" Trained by {text}, and judged by another."
+    parts = [f"{text}: {', '.join(names)}" for text, names in names_by_origin.items()]
+    return " Trained by " + "; ".join(parts) + "."
+
+
+def _settings_from(origin: str, runs: Mapping[str, Run]) -> list[str]:
+    """The names of the settings of which this origin, in words, trained at least a part."""
+    return [name for name, run in runs.items() if origin in described(run.origins)]
 
 
 class Evidence:
-    """Runs by setting name. `measure` runs a probe on the seeds that finished, once, and remembers the result."""
+    """Runs by setting name. `measure` runs a probe once on the seeds that finished."""
 
     def __init__(self, scale: Scale, settings: Mapping[str, Setting], obtain: Callable[[str], Run]):
-        self.scale, self.settings, self._obtain = scale, settings, obtain
+        """Nothing is trained or read before it is asked for.
+
+        Args:
+            scale: the scale at which the study runs.
+            settings: every setting of the scale, by name.
+            obtain: trains a setting, or reads it from the store.
+        """
+        self.scale = scale
+        self.settings = settings
+        self._obtain = obtain
         self._runs: dict[str, Run] = {}
         self._measured: dict[tuple[str, Callable[..., Any]], Any] = {}
 
@@ -45,12 +68,17 @@ class Evidence:
 
     @fixed_numerics()
     def measure(self, name: str, probe: Callable[..., Any]) -> Any:
-        """`probe(task, model, world)` for every finished seed of a setting; arrays get a leading seed axis."""
+        """`probe(task, model, world)` for every finished seed of a setting.
+
+        Arrays get a leading seed axis.
+        """
         key = (name, probe)  # the function itself: two of them may have one name, or none
         if key not in self._measured:
             run = self.run(name)
-            models, worlds = jax.tree.map(lambda x: np.asarray(x)[run.finished], (run.models(), run.worlds()))
             task = run.spec.task
+            models, worlds = jax.tree.map(
+                lambda x: np.asarray(x)[run.finished], (run.models(), run.worlds())
+            )
 
             def one(model: Transformer, world: Any) -> Any:
                 return probe(task, model, world)
@@ -60,42 +88,99 @@ class Evidence:
 
     @fixed_numerics()
     def finding(self, names: tuple[str, ...], judge: Callable[["Evidence"], Outcome]) -> Finding:
-        """Judge on these settings, unless they cannot settle anything: too few seeds, or too many diverged."""
+        """Judge on these settings, unless they cannot settle anything.
+
+        They cannot if there are too few seeds, or too many diverged.
+        """
         runs = {name: self.run(name) for name in names}
-        # other readings of a setting (task/shape/reading) back a verdict up; its seeds are those of the plain reading
-        trained = min((len(run.seeds) for name, run in runs.items() if name.count("/") < 2), default=0)
-        failed = {name: int((~run.finished).sum()) for name, run in runs.items()}
-        left_out = "".join(f" Diverged in {name}: {lost}." for name, run in runs.items() if (lost := run.diverged()))
-        left_out += name_origins(runs)
-
-        def found(outcome: Outcome | None, sentence: str, verdict: Verdict) -> Finding:
-            by_seed = {} if outcome is None else outcome.by_seed
-            # where nothing is trained, seeds are those of what was drawn and measured
-            seeds = trained or max(map(len, by_seed.values()), default=0)
-            return Finding(
-                pictures=outcome.pictures if outcome else Pictures(), verdict=verdict,
-                value=outcome and outcome.value, interval=outcome and outcome.interval, seeds=seeds,
-                failed_seeds=sum(failed.values()), sentence=sentence,
-                by_seed={k: tuple(float(f"{x:.6g}") for x in np.asarray(v, float)) for k, v in by_seed.items()},
-            )  # fmt: skip
-
-        for name, run in runs.items():
-            if len(run.seeds) - failed[name] < MIN_SEEDS or failed[name] > MAX_FAILED * len(run.seeds):
-                many = (
-                    f"{failed[name]} of {len(run.seeds)} seeds of {name} diverged"
-                    if failed[name]
-                    else f"{name} has {len(run.seeds)} seeds"
-                )
-                why = f"{many}; a verdict needs {MIN_SEEDS} that finished, and at most {MAX_FAILED:.0%} that diverged."
-                return found(None, f"{why}{left_out}", "undecided")
+        left_out = _name_diverged(runs) + name_origins(runs)
+        why_not = _too_few_seeds(runs)
+        if why_not:
+            return _undecided(runs, f"{why_not}{left_out}")
         try:
             outcome = judge(self)
         except NotSettledError as why:
-            return found(None, f"{why}{left_out}", "undecided")
-        measured = {"": [outcome.value, *outcome.interval], **outcome.by_seed}
-        for name, values in measured.items():
-            if not np.isfinite(np.asarray(values, float)).all():
-                what = f" as {name!r}" if name else f", {outcome.value} {outcome.interval}"
-                why = f"What was measured{what} is not a finite number everywhere and settles nothing."
-                return found(None, f"{why}{left_out}", "undecided")
-        return found(outcome, f"{outcome.sentence}{left_out}", outcome.verdict)
+            return _undecided(runs, f"{why}{left_out}")
+        why_not = _not_finite(outcome)
+        if why_not:
+            return _undecided(runs, f"{why_not}{left_out}")
+        return _decided(runs, outcome, f"{outcome.sentence}{left_out}")
+
+
+def _n_failed(run: Run) -> int:
+    """How many seeds diverged."""
+    return int((~run.finished).sum())
+
+
+def _n_trained(runs: Mapping[str, Run]) -> int:
+    """How many seeds every setting has; 0 where nothing is trained."""
+    # other readings of a setting (task/shape/reading) back a verdict up;
+    # its seeds are those of the plain reading
+    plain = [run for name, run in runs.items() if name.count("/") < 2]
+    return min((len(run.seeds) for run in plain), default=0)
+
+
+def _name_diverged(runs: Mapping[str, Run]) -> str:
+    """A sentence for each setting of which seeds diverged, and so are left out."""
+    diverged = {name: run.diverged() for name, run in runs.items()}
+    return "".join(f" Diverged in {name}: {seeds}." for name, seeds in diverged.items() if seeds)
+
+
+def _too_few_seeds(runs: Mapping[str, Run]) -> str:
+    """Why the first setting that cannot settle anything cannot; empty where all can."""
+    for name, run in runs.items():
+        n_seeds = len(run.seeds)
+        n_failed = _n_failed(run)
+        if n_seeds - n_failed >= MIN_SEEDS and n_failed <= MAX_FAILED * n_seeds:
+            continue
+        many = f"{name} has {n_seeds} seeds"
+        if n_failed:
+            many = f"{n_failed} of {n_seeds} seeds of {name} diverged"
+        return (
+            f"{many}; a verdict needs {MIN_SEEDS} that finished, "
+            f"and at most {MAX_FAILED:.0%} that diverged."
+        )
+    return ""
+
+
+def _not_finite(outcome: Outcome) -> str:
+    """Why an outcome with a number that is not finite settles nothing; empty where all are."""
+    whole = f", {outcome.value} {outcome.interval}"
+    measured: list[tuple[str, Any]] = [(whole, [outcome.value, *outcome.interval])]
+    measured += [(f" as {name!r}", values) for name, values in outcome.by_seed.items()]
+    for what, values in measured:
+        if not np.isfinite(np.asarray(values, float)).all():
+            return f"What was measured{what} is not a finite number everywhere and settles nothing."
+    return ""
+
+
+def _undecided(runs: Mapping[str, Run], sentence: str) -> Finding:
+    """The finding of a judgement that settled nothing: the sentence says why."""
+    return Finding(
+        verdict="undecided",
+        value=None,
+        interval=None,
+        seeds=_n_trained(runs),
+        failed_seeds=sum(map(_n_failed, runs.values())),
+        sentence=sentence,
+    )
+
+
+def _decided(runs: Mapping[str, Run], outcome: Outcome, sentence: str) -> Finding:
+    """The finding of a judge's outcome, six digits of every seed's."""
+    by_seed = {
+        name: tuple(float(f"{x:.6g}") for x in np.asarray(values, float))
+        for name, values in outcome.by_seed.items()
+    }
+    # where nothing is trained, seeds are those of what was drawn and measured
+    n_measured = max(map(len, by_seed.values()), default=0)
+    return Finding(
+        pictures=outcome.pictures,
+        verdict=outcome.verdict,
+        value=outcome.value,
+        interval=outcome.interval,
+        seeds=_n_trained(runs) or n_measured,
+        failed_seeds=sum(map(_n_failed, runs.values())),
+        sentence=sentence,
+        by_seed=by_seed,
+    )

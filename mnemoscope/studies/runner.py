@@ -1,8 +1,8 @@
 """Running a study: train what is missing, judge what is asked, keep what was found.
 
-A finding is kept under a key made of the claim, the Specs and seeds it rests on, and a fingerprint of the code that
-measures and judges. So a second start reads everything back in seconds, and a changed criterion is judged anew from
-stored runs without training again.
+A finding is kept under a key made of the claim, the Specs and seeds it rests on, and a fingerprint
+of the code that measures and judges. So a second start reads everything back in seconds, and a
+changed criterion is judged anew from stored runs without training again.
 """
 
 import hashlib
@@ -22,8 +22,7 @@ from mnemoscope.training.loop import Run
 from mnemoscope.training.sinks import Sink
 from mnemoscope.training.spec import Spec
 
-# what every study's findings rest on; a study's own folder comes on top
-LIBRARY = "mnemoscope.studies.library."
+LIBRARY = "mnemoscope.studies.library."  # what the name of each study's modules starts with
 # what a finding of any study may depend on; each study adds its own folder
 SHARED = (
     "core/axes.py",
@@ -41,6 +40,9 @@ SHARED = (
     "studies/search.py",
     "studies/statistics.py",
 )
+
+# trains settings somewhere else: gets the store to fill, and each setting's Spec and seeds by name
+TrainElsewhere = Callable[[Store, Mapping[str, tuple[Spec, range]]], None]
 
 
 @runtime_checkable
@@ -64,126 +66,246 @@ class Watcher(Protocol):
         ...
 
 
+# ---- under which key a finding is kept
+
+
 def judging_fingerprint(study: Study) -> str:
-    """The hash of every file of the package that can change a finding of this study: programs and what they read."""
-    own = {name.split(".")[3] for test in study.tests if (name := _module_of(test.judge)).startswith(LIBRARY)}
-    return source_fingerprint(*SHARED, *sorted(f"studies/library/{folder}" for folder in own))
+    """The hash of every file of the package that can change a finding of this study.
+
+    Programs count, and the data that they read.
+    """
+    modules = [_module_of(test.judge) for test in study.tests]
+    folders = {name.split(".")[3] for name in modules if name.startswith(LIBRARY)}
+    own = sorted(f"studies/library/{folder}" for folder in folders)
+    return source_fingerprint(*SHARED, *own)
 
 
 def _module_of(judge: Callable[..., Any]) -> str:
+    """The module that defines a judge, or the function inside it where arguments are bound."""
     while isinstance(judge, partial):
         judge = judge.func
     return judge.__module__ or ""
 
 
-def finding_key(study: Study, test: Test, scale: Scale, settings: Mapping[str, Setting], store: Store) -> str:
-    """Changes whenever anything that the finding rests on does: code, the judge's own too, claim, Specs, seeds, and which
-    program trained them."""
-    parts = [judging_fingerprint(study), code_of(test.judge), study.name, scale, test.claim.canonical_json()]
-    parts += [study.rests_on()]
+def finding_key(
+    study: Study, test: Test, scale: Scale, settings: Mapping[str, Setting], store: Store
+) -> str:
+    """Changes whenever anything that the finding rests on does.
+
+    That is code, the judge's own too, claim, Specs, seeds, and which program trained them.
+
+    Args:
+        study: the study that has the test.
+        test: the claim and its judge.
+        scale: the scale of the settings.
+        settings: every setting of the scale, by name.
+        store: says which program trained what is stored.
+    """
+    parts = [
+        judging_fingerprint(study),
+        code_of(test.judge),
+        study.name,
+        scale,
+        test.claim.canonical_json(),
+        study.rests_on(),
+    ]
     for name in test.settings(settings):
-        spec, seeds = settings[name].spec, settings[name].seeds
+        setting = settings[name]
         ours = trained_by().program()
-        stored = store.blocks(spec, range(seeds), ours)[0]
-        parts += [f"{name}={spec.digest()}:{seeds}:{stored[0].program if stored else ours}"]
+        stored = store.blocks(setting.spec, range(setting.seeds), ours)[0]
+        program = stored[0].program if stored else ours
+        parts.append(f"{name}={setting.spec.digest()}:{setting.seeds}:{program}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
+# ---- train, judge, write
+
+
 def run_study(
-    study: Study, scale: Scale, store: Store, command: str, *, seeds: int | None = None, claims: tuple[str, ...] = (),
-    watcher: Watcher, sink: Sink | None = None,
-    train_elsewhere: Callable[[Store, Mapping[str, tuple[Spec, range]]], None] | None = None,
-) -> Ledger:  # fmt: skip
-    """Judge the chosen claims of a study and write its ledger, with every claim that is known at this scale.
+    study: Study,
+    scale: Scale,
+    store: Store,
+    command: str,
+    *,
+    seeds: int | None = None,
+    claims: tuple[str, ...] = (),
+    watcher: Watcher,
+    sink: Sink | None = None,
+    train_elsewhere: TrainElsewhere | None = None,
+) -> Ledger:
+    """Judge the chosen claims of a study and write its ledger.
 
-    `train_elsewhere` gets all settings at once and fills the store (`mnemoscope.execution.cluster`); what it leaves is
-    trained here.
+    The ledger has every claim that is known at this scale. `<study>.json` is the ledger,
+    `<study>.evidence.json` each seed's outcome for every claim, and `<study>.pictures.json`, where
+    there are any, curves, attention maps and grids.
 
-    `<study>.json` is the ledger, `<study>.evidence.json` each seed's outcome for every claim, and `<study>.pictures.json`,
-    where there are any, curves, attention maps and grids.
+    Args:
+        study: what is put to the test.
+        scale: which of its settings are trained.
+        store: where runs, findings and ledgers are kept.
+        command: what the user typed, for the ledger.
+        seeds: how many seeds of each setting; the study's own numbers if None.
+        claims: the ids of the claims to judge; all if none are given.
+        watcher: is told what happens.
+        sink: follows what is trained, step by step.
+        train_elsewhere: gets all settings at once and fills the store
+            (`mnemoscope.execution.cluster`); what it leaves is trained here.
     """
     settings = study.settings(scale)
     if seeds is not None:
         settings = {name: Setting(setting.spec, seeds) for name, setting in settings.items()}
     tests = study.pick(claims)
     keys = {test.claim.id: finding_key(study, test, scale, settings, store) for test in study.tests}
-    known = {name: body for name, key in keys.items() if (body := store.finding(key)) is not None}
-    findings = {name: Finding.model_validate(body) for name, body in known.items()}
+    findings = _stored_findings(store, keys)
     open_tests = [test for test in tests if test.claim.id not in findings]
-    watcher.plan({n: settings[n] for n in _needed(open_tests, settings)}, len(open_tests))
-
-    def get(name: str) -> Run:
-        setting = settings[name]
-        total = setting.seeds * setting.spec.steps
-        run = obtain(
-            store, setting.spec, range(setting.seeds), lambda d, t: watcher.trained(name, d, t + 1), sink, f"{study.name}/{name}"
-        )  # fmt: skip
-        watcher.trained(name, total, total)
-        return run
-
-    evidence = Evidence(scale, settings, get)
     needed = _needed(open_tests, settings)
+    watcher.plan(needed, len(open_tests))
+
+    def obtain_setting(name: str) -> Run:
+        return _obtain(store, settings[name], name, f"{study.name}/{name}", watcher, sink)
+
+    evidence = Evidence(scale, settings, obtain_setting)
     if train_elsewhere:
-        train_elsewhere(store, {name: (settings[name].spec, range(settings[name].seeds)) for name in needed})
-    for i, name in enumerate(needed):
-        for after in needed[i + 1 : i + 2]:
-            prepare(store, settings[after].spec, range(settings[after].seeds))
-        evidence.run(name)
+        train_elsewhere(store, {name: (x.spec, range(x.seeds)) for name, x in needed.items()})
+    _train(store, needed, evidence)
     for test in open_tests:
-        watcher.judging(test.claim.id)
-        with store.alone(keys[test.claim.id]):  # of several processes one judges, and the others read what it found
-            if (body := store.finding(keys[test.claim.id])) is not None:
-                finding = Finding.model_validate(body)
-            else:
-                finding = evidence.finding(test.settings(settings), test.judge)
-                store.keep_finding(keys[test.claim.id], finding.model_dump(mode="json"))
-        findings[test.claim.id] = finding
-        watcher.judged(test.claim.id, finding)
+        claim_id = test.claim.id
+        watcher.judging(claim_id)
+        findings[claim_id] = _judge(store, keys[claim_id], test, evidence)
+        watcher.judged(claim_id, findings[claim_id])
+    return _write(store, study, scale, command, findings)
+
+
+def _stored_findings(store: Store, keys: Mapping[str, str]) -> dict[str, Finding]:
+    """What the store knows already, by claim."""
+    bodies = {claim_id: store.finding(key) for claim_id, key in keys.items()}
+    return {
+        claim_id: Finding.model_validate(body)
+        for claim_id, body in bodies.items()
+        if body is not None
+    }
+
+
+def _needed(tests: Iterable[Test], settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The settings that any of these tests needs, in the study's order."""
+    wanted = {name for test in tests for name in test.settings(settings)}
+    return {name: setting for name, setting in settings.items() if name in wanted}
+
+
+def _obtain(
+    store: Store, setting: Setting, name: str, title: str, watcher: Watcher, sink: Sink | None
+) -> Run:
+    """Train a setting or read it from the store, and tell the watcher how far it is."""
+
+    def progress(done: int, total: int) -> None:
+        # one more than there is, so that done == total is told once, by the call below
+        watcher.trained(name, done, total + 1)
+
+    run = obtain(store, setting.spec, range(setting.seeds), progress, sink, title)
+    total = setting.seeds * setting.spec.steps
+    watcher.trained(name, total, total)
+    return run
+
+
+def _train(store: Store, needed: Mapping[str, Setting], evidence: Evidence) -> None:
+    """Train what is missing; while one setting trains, the next is compiled."""
+    names = list(needed)
+    for i, name in enumerate(names):
+        if i + 1 < len(names):
+            following = needed[names[i + 1]]
+            prepare(store, following.spec, range(following.seeds))
+        evidence.run(name)
+
+
+def _judge(store: Store, key: str, test: Test, evidence: Evidence) -> Finding:
+    """A test's finding, kept in the store."""
+    with store.alone(key):  # of several processes one judges, and the others read what it found
+        body = store.finding(key)
+        if body is not None:
+            return Finding.model_validate(body)
+        finding = evidence.finding(test.settings(evidence.settings), test.judge)
+        store.keep_finding(key, finding.model_dump(mode="json"))
+        return finding
+
+
+# ---- the ledger and what lies beside it
+
+
+def _write(
+    store: Store, study: Study, scale: Scale, command: str, findings: Mapping[str, Finding]
+) -> Ledger:
+    """Write the ledger and the files beside it, unless nothing in them is new."""
     with store.alone(f"ledger/{scale}/{study.name}"):
         previous = read_ledger(store, study.name, scale)
         ledger = _ledger(study, scale, command, findings, previous)
-        by_seed, pictures = (_beside(store, study, scale, part) for part in ("evidence", "pictures"))
-        by_seed |= {name: finding.by_seed for name, finding in findings.items()}
-        pictures |= {n: f.pictures.model_dump(mode="json") for n, f in findings.items() if f.pictures != Pictures()}
-        files = {f"ledger/{scale}/{study.name}.evidence.json": json.dumps(by_seed, indent=1) + "\n"}
-        if pictures:
-            files[f"ledger/{scale}/{study.name}.pictures.json"] = json.dumps(pictures) + "\n"
+        files = _files_beside(store, study, scale, findings)
         changed = {name: text for name, text in files.items() if store.read_text(name) != text}
         if previous is not None and not changed and previous.claims == ledger.claims:
             return previous
         # the ledger comes last: a run that is cut off before it is not taken for finished
         for name, text in changed.items():
             store.write_text(name, text)
-        store.write_text(f"ledger/{scale}/{study.name}.json", ledger.model_dump_json(indent=1) + "\n")
+        text = ledger.model_dump_json(indent=1) + "\n"
+        store.write_text(f"ledger/{scale}/{study.name}.json", text)
     return ledger
 
 
-def read_ledger(store: Store, study: str, scale: Scale) -> Ledger | None:
-    """The ledger that an earlier run of this study wrote, if there is one."""
-    text = store.read_text(f"ledger/{scale}/{study}.json")
-    return None if text is None else Ledger.model_validate_json(text)
+def _files_beside(
+    store: Store, study: Study, scale: Scale, findings: Mapping[str, Finding]
+) -> dict[str, str]:
+    """The texts of the evidence and, where there are any, of the pictures, by file name."""
+    by_seed = _read_beside(store, study, scale, "evidence")
+    pictures = _read_beside(store, study, scale, "pictures")
+    for claim_id, finding in findings.items():
+        by_seed[claim_id] = finding.by_seed
+        if finding.pictures != Pictures():
+            pictures[claim_id] = finding.pictures.model_dump(mode="json")
+    start = f"ledger/{scale}/{study.name}"
+    files = {f"{start}.evidence.json": json.dumps(by_seed, indent=1) + "\n"}
+    if pictures:
+        files[f"{start}.pictures.json"] = json.dumps(pictures) + "\n"
+    return files
 
 
-def _beside(store: Store, study: Study, scale: Scale, part: str) -> dict[str, Any]:
+def _read_beside(store: Store, study: Study, scale: Scale, part: str) -> dict[str, Any]:
+    """What an earlier run wrote beside the ledger, by claim."""
     text = store.read_text(f"ledger/{scale}/{study.name}.{part}.json")
     return {} if text is None else parsed(text, f"the {part} of {study.name}")
 
 
-def _needed(tests: Iterable[Test], settings: Mapping[str, Setting]) -> list[str]:
-    wanted = {name for test in tests for name in test.settings(settings)}
-    return [name for name in settings if name in wanted]
+def read_ledger(store: Store, study: str, scale: Scale) -> Ledger | None:
+    """The ledger that an earlier run of this study wrote, if there is one.
+
+    Args:
+        store: where it is kept.
+        study: the study's name.
+        scale: the scale of the ledger.
+    """
+    text = store.read_text(f"ledger/{scale}/{study}.json")
+    return None if text is None else Ledger.model_validate_json(text)
 
 
 def _ledger(
-    study: Study, scale: Scale, command: str, findings: Mapping[str, Finding], previous: Ledger | None
+    study: Study,
+    scale: Scale,
+    command: str,
+    findings: Mapping[str, Finding],
+    previous: Ledger | None,
 ) -> Ledger:
-    known = {entry.id: entry for entry in previous.claims} if previous else {}
+    """The previous ledger with these findings in their places, in the study's order."""
+    entries = {entry.id: entry for entry in previous.claims} if previous else {}
     for test in study.tests:
-        if finding := findings.get(test.claim.id):
-            known[test.claim.id] = Entry(
-                **test.claim.model_dump(), **finding.model_dump(exclude={"by_seed", "pictures"})
-            )
-    entries = tuple(known[test.claim.id] for test in study.tests if test.claim.id in known)
-    finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return Ledger(study=study.name, scale=scale, command=command, hardware=hardware(), versions=versions(),
-                  finished=finished, claims=entries)  # fmt: skip
+        finding = findings.get(test.claim.id)
+        if finding:
+            measured = finding.model_dump(exclude={"by_seed", "pictures"})
+            entries[test.claim.id] = Entry(**test.claim.model_dump(), **measured)
+    known = [test.claim.id for test in study.tests if test.claim.id in entries]
+    return Ledger(
+        study=study.name,
+        scale=scale,
+        command=command,
+        hardware=hardware(),
+        versions=versions(),
+        finished=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        claims=tuple(entries[claim_id] for claim_id in known),
+    )

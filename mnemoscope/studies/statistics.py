@@ -1,32 +1,43 @@
 """Intervals over seeds and the rules that turn them into verdicts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from scipy import stats
 
 from mnemoscope.studies.claims import Verdict
 
-MOST, FEW = 0.9, 0.1  # "nearly every seed" and "hardly any seed"
+MOST = 0.9  # of the seeds: nearly every one
+FEW = 0.1  # of the seeds: hardly any
 Interval = tuple[float, float]
 
 
 def share_interval(hits: Sequence[bool] | np.ndarray) -> tuple[float, Interval]:
     """The share of seeds that do it, with its 95% Wilson interval."""
-    k, n = int(np.sum(hits)), len(hits)
-    bounds = stats.binomtest(k, n).proportion_ci(0.95, method="wilson")
-    return k / n, (float(bounds.low), float(bounds.high))
+    n_hits = int(np.sum(hits))
+    n_seeds = len(hits)
+    bounds = stats.binomtest(n_hits, n_seeds).proportion_ci(0.95, method="wilson")
+    return n_hits / n_seeds, (float(bounds.low), float(bounds.high))
 
 
 def mean_interval(values: Sequence[float] | np.ndarray) -> tuple[float, Interval]:
-    """The mean over seeds with its 95% bootstrap interval (percentiles of 9,999 resamples, always the same ones)."""
+    """The mean over seeds with its 95% bootstrap interval.
+
+    Its ends are percentiles of 9,999 resamples, always the same ones.
+    """
     values = np.asarray(values, float)
     mean = float(values.mean())
     if np.ptp(values) == 0:  # nothing to resample; SciPy would warn of a degenerate distribution
         return mean, (mean, mean)
-    at_once = 200 if len(values) > 1000 else None  # all resamples of many values would be gigabytes
-    result = stats.bootstrap((values,), np.mean, method="percentile", rng=np.random.default_rng(0), batch=at_once)
-    return mean, (float(result.confidence_interval.low), float(result.confidence_interval.high))
+    result = stats.bootstrap(
+        (values,),
+        np.mean,
+        method="percentile",
+        rng=np.random.default_rng(0),
+        batch=200 if len(values) > 1000 else None,  # all resamples at once would be gigabytes
+    )
+    bounds = result.confidence_interval
+    return mean, (float(bounds.low), float(bounds.high))
 
 
 def slope(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:
@@ -40,6 +51,19 @@ def share_verdict(hits: Sequence[bool] | np.ndarray) -> tuple[Verdict, float, In
     Undecided when there are so few seeds that the interval holds both.
     """
     share, interval = share_interval(hits)
-    if interval[0] <= FEW and interval[1] >= MOST:
+    low, high = interval
+    if low <= FEW and high >= MOST:
         return "undecided", share, interval
-    return "reproduced" if share >= MOST else "refuted" if share <= FEW else "partly", share, interval
+    if share >= MOST:
+        return "reproduced", share, interval
+    if share <= FEW:
+        return "refuted", share, interval
+    return "partly", share, interval
+
+
+def parts_verdict(holds: Iterable[bool]) -> Verdict:
+    """Reproduced when every part of a claim holds, partly when some do, refuted when none does."""
+    parts = list(holds)
+    if all(parts):
+        return "reproduced"
+    return "partly" if any(parts) else "refuted"

@@ -1,15 +1,20 @@
-"""The birth study: how an induction head grows out of associative memories, on text with triggers."""
+"""The birth study: how an induction head grows out of associative memories.
+
+Models learn text with triggers.
+"""
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.birth import data, heads, order, written
-from mnemoscope.studies.library.birth.settings import ALL, BIGRAM, GLOBAL, RANDOM, RARE, settings
+from mnemoscope.studies.library.birth.conditions import ALL, BIGRAM, GLOBAL, RANDOM, RARE, settings
 
 CLAIMS = load_claims("birth")
 
 STUDY = Study(
     name="birth",
     title="How is an induction head born?",
-    source="Birth of a Transformer: A Memory Viewpoint (Bietti, Cabannes, Bouchacourt, Jegou, Bottou)",
+    source=(
+        "Birth of a Transformer: A Memory Viewpoint (Bietti, Cabannes, Bouchacourt, Jegou, Bottou)"
+    ),
     settings=settings,
     on_text=settings,
     tests=(

@@ -1,15 +1,21 @@
-"""The facts study: what a transformer knows by heart, how much of it fits, and what it says before it knows."""
+"""The facts study: what a transformer knows by heart.
+
+How much of it fits, and what a model says before it knows.
+"""
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.facts import built, phases, trained
-from mnemoscope.studies.library.facts.settings import settings
+from mnemoscope.studies.library.facts.conditions import settings
 
 CLAIMS = load_claims("facts")
 
 STUDY = Study(
     name="facts",
     title="How are facts recalled, and why does a model make them up?",
-    source="Understanding Factual Recall in Transformers via Associative Memories (Nichani, Lee, Bietti)",
+    source=(
+        "Understanding Factual Recall in Transformers via Associative Memories "
+        "(Nichani, Lee, Bietti)"
+    ),
     settings=settings,
     tests=(
         Test(CLAIMS["F1"], (), built.hand_built),

@@ -1,14 +1,16 @@
 """F1: models that are written down, at every width of a ladder. Nothing is trained."""
 
+from typing import NamedTuple
+
 import jax
 import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.core.seeds import on_devices
 from mnemoscope.models.rewrites import token_counts
-from mnemoscope.studies.claims import Curve, NotSettledError, Outcome, Pictures, Verdict
+from mnemoscope.studies.claims import Curve, NotSettledError, Outcome, Pictures
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.statistics import MOST
+from mnemoscope.studies.statistics import MOST, Interval, parts_verdict
 from mnemoscope.tasks import Facts
 from mnemoscope.theory.facts import counted, recall_model, write_facts
 
@@ -28,62 +30,129 @@ def ladder(size: int) -> Int[np.ndarray, "width"]:
 
 
 def recall(size: int, mlp: bool, draws: int) -> Float[np.ndarray, "draw width"]:
-    """The share of facts that each draw's model answers right, at every width; as many hidden units as dimensions."""
-    widths, task = ladder(size), Facts(subjects=size, relations=size)
-    config = recall_model(task, int(widths[-1]), int(widths[-1]) if mlp else 0)
+    """The share of facts that each draw's model answers right, at every width of the ladder.
 
-    def one(each: tuple[Array, Array]) -> Array:
-        for_world, for_weights, for_noise = jax.random.split(jax.random.key(each[0]), 3)
+    Args:
+        size: how many subjects, and as many relations.
+        mlp: whether there is a feed-forward layer, of as many hidden units as dimensions.
+        draws: how many draws of embeddings and facts.
+    """
+    widths = ladder(size)
+    widest = int(widths[-1])
+    task = Facts(subjects=size, relations=size)
+    config = recall_model(task, widest, widest if mlp else 0)
+
+    def one(seed_and_width: tuple[Array, Array]) -> Array:
+        seed, width = seed_and_width
+        for_world, for_weights, for_noise = jax.random.split(jax.random.key(seed), 3)
         world = task.world(key=for_world)
-        params = write_facts(config, task, world, each[1], key=for_weights)
+        params = write_facts(config, task, world, width, key=for_weights)
         tokens, answer = task.every_fact(world, key=for_noise)
-        return (token_counts.last_logits(config, params, tokens, task.asks_from).argmax(axis=1) == answer).mean()
+        logits = token_counts.last_logits(config, params, tokens, task.asks_from)
+        return (logits.argmax(axis=1) == answer).mean()
 
-    seeds, each_width = (x.reshape(-1) for x in np.meshgrid(np.arange(draws), widths, indexing="ij"))
-    return on_devices(one, len(seeds), LANES)((seeds, each_width)).reshape(draws, len(widths))
+    # every pair of a draw and a width is a model of its own
+    pairs = np.meshgrid(np.arange(draws), widths, indexing="ij")
+    each_seed, each_width = (x.reshape(-1) for x in pairs)
+    shares = on_devices(one, len(each_seed), LANES)((each_seed, each_width))
+    return shares.reshape(draws, len(widths))
 
 
 def needed(right: Float[np.ndarray, "draw width"], widths: Int[np.ndarray, "width"]) -> int | None:
-    """The smallest width from which on nearly every draw recalls everything; None if even the widest does not."""
+    """The smallest width from which on nearly every draw recalls everything.
+
+    None if even the widest does not.
+    """
     whole = (right == 1).mean(axis=0) >= MOST
     if not whole[-1]:
         return None
-    return int(widths[len(whole) - np.argmin(whole[::-1])]) if not whole.all() else int(widths[0])
+    if whole.all():
+        return int(widths[0])
+    after_last_failure = len(whole) - np.argmin(whole[::-1])
+    return int(widths[after_last_failure])
 
 
-def slope(rights: list[Float[np.ndarray, "draw _"]], sizes: tuple[int, ...], mlp: bool) -> tuple[float, list[int]]:
-    """The slope of log parameters against log facts, and the parameters; infinite where a size is never recalled."""
-    widths = [needed(right, ladder(size)) for right, size in zip(rights, sizes, strict=True)]
-    counts = [counted(2 * s, d, d if mlp else 0) for s, d in zip(sizes, widths, strict=True) if d is not None]
+def slope(
+    rights: list[Float[np.ndarray, "draw _"]], sizes: tuple[int, ...], mlp: bool
+) -> tuple[float, list[int]]:
+    """The slope of log parameters against log facts, and the parameters.
+
+    Infinite where a size is never recalled.
+
+    Args:
+        rights: the share of facts answered right, for each size.
+        sizes: how many subjects, and as many relations.
+        mlp: whether there is a feed-forward layer.
+    """
+    counts = []
+    for right, size in zip(rights, sizes, strict=True):
+        width = needed(right, ladder(size))
+        if width is not None:
+            counts.append(counted(2 * size, width, width if mlp else 0))
     if len(counts) < len(sizes):
         return np.inf, counts
-    return float(np.polyfit(np.log(np.square(sizes)), np.log(counts), 1)[0]), counts
+    facts = np.square(sizes)
+    return float(np.polyfit(np.log(facts), np.log(counts), 1)[0]), counts
+
+
+class Recalled(NamedTuple):
+    """What was measured of one kind of model."""
+
+    rights: list[Float[np.ndarray, "draw _"]]  # share of facts answered right, for each size
+    slope: float  # of log parameters against log facts
+    interval: Interval  # of the slope, over draws
+    counts: list[int]  # parameters that each size needs
+
+    def sentence(self, kind: str, sizes: tuple[int, ...]) -> str:
+        """What was measured, in words."""
+        pairs = zip(sizes, self.counts, strict=False)  # a size that is never recalled has no count
+        table = ", ".join(f"{n:,} for {s * s:,}" for s, n in pairs)
+        low, high = self.interval
+        return f"{kind}: {table} facts, slope {self.slope:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _measure(sizes: tuple[int, ...], mlp: bool, draws: int) -> Recalled:
+    """Recall at every size and width, and the slope with its interval over resampled draws."""
+    rights = [recall(size, mlp, draws) for size in sizes]
+    steep, counts = slope(rights, sizes, mlp)
+    rng = np.random.default_rng(0)
+    resampled = []
+    for _ in range(RESAMPLES):
+        rows = rng.integers(0, draws, draws)
+        resampled.append(slope([right[rows] for right in rights], sizes, mlp)[0])
+    # a resample of the draws may never recall everything: its slope is infinite, and nothing may be
+    # averaged with it
+    low, high = np.quantile(resampled, (0.025, 0.975), method="inverted_cdf").tolist()
+    return Recalled(rights, steep, (low, high), counts)
 
 
 def hand_built(evidence: Evidence) -> Outcome:
-    """F1."""
-    sizes, draws = SIZES[evidence.scale], DRAWS[evidence.scale]
-    curves, seeds, found, sentences = {}, {}, {}, []
-    for kind, mlp in KINDS.items():
-        rights = [recall(size, mlp, draws) for size in sizes]
-        steep, counts = slope(rights, sizes, mlp)
-        rng = np.random.default_rng(0)
-        again = (rng.integers(0, draws, draws) for _ in range(RESAMPLES))
-        each = [slope([right[rows] for right in rights], sizes, mlp)[0] for rows in again]
-        # a resample of the draws may never recall everything: its slope is infinite, and nothing may be averaged with it
-        low, high = np.quantile(each, (0.025, 0.975), method="inverted_cdf").tolist()
-        found[kind] = steep, (low, high)
-        for right, size in zip(rights, sizes, strict=True):
-            curves[f"{kind}: S = R = {size}"] = Curve.over_seeds(ladder(size), right)
-            seeds[f"{kind}, S = {size}, d = {ladder(size)[-1]}"] = right[:, -1]
-        table = ", ".join(f"{n:,} for {s * s:,}" for s, n in zip(sizes, counts, strict=False))
-        sentences.append(f"{kind}: {table} facts, slope {steep:.2f} [{low:.2f}, {high:.2f}]")
-    keeps = [0.85 <= steep <= 1.25 for steep, _ in found.values()]
-    verdict: Verdict = "reproduced" if all(keeps) else "partly" if any(keeps) else "refuted"
+    """F1: the slope of log parameters against log facts, of the smallest models that recall all.
+
+    A model, without or with MLP, keeps to the claim if its slope lies within .85 to 1.25:
+    reproduced if both do, partly if one does, else refuted; the quick scale is undecided unless
+    reproduced.
+    """
+    sizes = SIZES[evidence.scale]
+    draws = DRAWS[evidence.scale]
+    found = {kind: _measure(sizes, mlp, draws) for kind, mlp in KINDS.items()}
+    curves = {}
+    seeds = {}
+    for kind, measured in found.items():
+        for right, size in zip(measured.rights, sizes, strict=True):
+            widths = ladder(size)
+            curves[f"{kind}: S = R = {size}"] = Curve.over_seeds(widths, right)
+            seeds[f"{kind}, S = {size}, d = {widths[-1]}"] = right[:, -1]
+    verdict = parts_verdict(0.85 <= measured.slope <= 1.25 for measured in found.values())
     if evidence.scale == "quick" and verdict != "reproduced":
-        verdict = "undecided"  # a ladder's rung is a fifth, and these sizes span a factor of 16 in facts only
-    sentence = f"Parameters of the smallest model that recalls every fact: {'; '.join(sentences)}."
-    value, interval = found["attention only"]
+        # a ladder's rung is a fifth, and these sizes span a factor of 16 in facts only
+        verdict = "undecided"
+    sentences = "; ".join(measured.sentence(kind, sizes) for kind, measured in found.items())
+    sentence = f"Parameters of the smallest model that recalls every fact: {sentences}."
+    value = found["attention only"].slope
+    interval = found["attention only"].interval
     if not np.isfinite([value, *interval]).all():
-        raise NotSettledError(f"{sentence} Some size is not recalled even at {ROOM} dimensions for each subject.")
+        raise NotSettledError(
+            f"{sentence} Some size is not recalled even at {ROOM} dimensions for each subject."
+        )
     return Outcome(verdict, value, interval, sentence, seeds, Pictures(curves=curves))

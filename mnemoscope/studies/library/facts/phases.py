@@ -19,9 +19,9 @@ END = 0.05  # nats
 class Phases(NamedTuple):
     """At which looks each seed is in which phase."""
 
-    ignorance: Bool[np.ndarray, "seed look"]
-    hallucination: Bool[np.ndarray, "seed look"]
-    knowledge: Bool[np.ndarray, "seed look"]
+    ignorance: Bool[np.ndarray, "seed look"]  # every answer is as likely as another
+    hallucination: Bool[np.ndarray, "seed look"]  # the answers are p(a | r): the subject is ignored
+    knowledge: Bool[np.ndarray, "seed look"]  # the fact is answered
 
 
 def _task(run: Run) -> Facts:
@@ -30,55 +30,84 @@ def _task(run: Run) -> Facts:
     return run.spec.task
 
 
+def _softmax_names(evidence: Evidence) -> list[str]:
+    """The settings of softmax attention with learned embeddings."""
+    return [name for name in evidence.settings if name.startswith("softmax/")]
+
+
 def phases(run: Run) -> Phases:
     """The rule of F5. All worlds have the same floors, for the table of facts is fixed."""
     seen = {name: x[run.finished] for name, x in run.observed.items()}
     task = _task(run)
     floor = task.losses(run.world(run.seeds[0]))
     loss = seen["loss, both"]
+    relation_loss = np.abs(loss - floor["relation"]) <= NEAR
+    relation_answers = seen["distance to p(a | r)"] <= NEAR
+    subject_ignored = seen["loss, subject"] >= floor["nothing"] - NEAR
     return Phases(
         ignorance=np.abs(loss - floor["nothing"]) <= NEAR,
-        hallucination=(np.abs(loss - floor["relation"]) <= NEAR)
-        & (seen["distance to p(a | r)"] <= NEAR)
-        & (seen["loss, subject"] >= floor["nothing"] - NEAR),
+        hallucination=relation_loss & relation_answers & subject_ignored,
         knowledge=loss <= NEAR,
     )
 
 
+def _passes_through(
+    ignorant: Int[np.ndarray, "_"],
+    hallucinating: Int[np.ndarray, "_"],
+    knowing: Int[np.ndarray, "_"],
+    last: int,
+) -> bool:
+    """Whether one seed's phases, each as the steps of its looks, come apart and in order.
+
+    Hallucination must last for so long that it is a phase.
+    """
+    if not (ignorant.size and hallucinating.size and knowing.size):
+        return False
+    lasts = hallucinating[-1] - hallucinating[0] >= LEAST * last
+    in_order = ignorant[-1] < hallucinating[0] and hallucinating[-1] < knowing[0]
+    return bool(lasts and in_order)
+
+
 def has_plateau(steps: Int[np.ndarray, "look"], found: Phases) -> Bool[np.ndarray, "seed"]:
     """Which seeds hallucinate for at least 5% of training, after ignorance and before knowledge."""
-    hits = []
-    for ignorant, wrong, knows in zip(*found, strict=True):
-        at = steps[wrong]
-        long = at.size > 0 and at[-1] - at[0] >= LEAST * steps[-1]
-        hits.append(
-            long
-            and steps[ignorant].size
-            and steps[knows].size
-            and steps[ignorant][-1] < at[0]
-            and at[-1] < steps[knows][0]
-        )
+    hits = [
+        _passes_through(steps[ignorant], steps[hallucinating], steps[knowing], int(steps[-1]))
+        for ignorant, hallucinating, knowing in zip(*found, strict=True)
+    ]
     return np.array(hits, bool)
 
 
 def zero_loss(evidence: Evidence) -> Outcome:
-    """F4."""
+    """F4: the loss over every fact at the end of training linear attention.
+
+    A seed does it if every fact is answered right and the loss is below .05 nats and still falling:
+    reproduced if at least 90% of seeds do, refuted if at most 10%, partly in between.
+    """
     run = evidence.run("linear")
-    loss, right = (run.observed[name][run.finished] for name in ("loss, both", "right"))
+    loss = run.observed["loss, both"][run.finished]
+    right = run.observed["right"][run.finished]
     half = loss.shape[1] // 2
-    verdict, share, interval = share_verdict((right[:, -1] == 1) & (loss[:, -1] < END) & (loss[:, -1] < loss[:, -2]))
+    falling = loss[:, -1] < loss[:, -2]
+    does_it = (right[:, -1] == 1) & (loss[:, -1] < END) & falling
+    verdict, share, interval = share_verdict(does_it)
     mean, (low, high) = mean_interval(loss[:, -1])
     sentence = (
-        f"After {run.spec.steps:,} steps the loss over every fact is {mean:.4f} [{low:.4f}, {high:.4f}] (half way "
-        f"{loss[:, half].mean():.2f}) and {right[:, -1].mean():.1%} of the facts are answered right."
+        f"After {run.spec.steps:,} steps the loss over every fact is "
+        f"{mean:.4f} [{low:.4f}, {high:.4f}] (half way {loss[:, half].mean():.2f}) "
+        f"and {right[:, -1].mean():.1%} of the facts are answered right."
     )
     seeds = {"final loss": loss[:, -1], "right": right[:, -1]}
     return Outcome(verdict, share, interval, sentence, seeds)
 
 
-def _span(steps: np.ndarray, where: Bool[np.ndarray, "seed look"], end: int) -> np.ndarray:
-    """The first (0) or last (-1) step of a phase, for the seeds that have it."""
-    return np.array([steps[each][end] for each in where if each.any()], float)
+def _first_steps(steps: np.ndarray, where: Bool[np.ndarray, "seed look"]) -> np.ndarray:
+    """The first step of a phase, for the seeds that have it."""
+    return np.array([steps[looks][0] for looks in where if looks.any()], float)
+
+
+def _last_steps(steps: np.ndarray, where: Bool[np.ndarray, "seed look"]) -> np.ndarray:
+    """The last step of a phase, for the seeds that have it."""
+    return np.array([steps[looks][-1] for looks in where if looks.any()], float)
 
 
 def _nearest(run: Run) -> np.ndarray:
@@ -86,51 +115,75 @@ def _nearest(run: Run) -> np.ndarray:
     return run.observed["distance to p(a | r)"][run.finished].min(axis=1)
 
 
-def _typical(x: np.ndarray) -> str:
-    return f"{np.median(x):,.0f}" if x.size else "never"
+def _typical(steps: np.ndarray) -> str:
+    """The median, in words."""
+    return f"{np.median(steps):,.0f}" if steps.size else "never"
+
+
+def _softmax_sentence(evidence: Evidence, name: str) -> str:
+    """How many seeds of a softmax model hallucinate by the same rule, and how near they come."""
+    run = evidence.run(name)
+    there = has_plateau(np.array(run.spec.look_steps()), phases(run))
+    share = share_interval(there)[0]
+    right = run.observed["right"][run.finished][:, -1]
+    return (
+        f"{name.split('/')[1]} {share:.0%} of seeds "
+        f"(nearest to p(a | r) {_nearest(run).mean():.2f}, {right.mean():.1%} right at the end)"
+    )
 
 
 def hallucination(evidence: Evidence) -> Outcome:
-    """F5."""
+    """F5: when each seed of linear attention is in ignorance, hallucination and knowledge.
+
+    A seed does it if hallucination lasts at least 5% of training and lies between the other two:
+    reproduced if at least 90% of seeds do, refuted if at most 10%, partly in between. Softmax
+    attention is measured by the same rule and reported beside it.
+    """
     run = evidence.run("linear")
-    steps, found = np.array(run.spec.look_steps()), phases(run)
-    hits = has_plateau(steps, found)
-    verdict, share, interval = share_verdict(hits)
+    steps = np.array(run.spec.look_steps())
+    found = phases(run)
+    verdict, share, interval = share_verdict(has_plateau(steps, found))
     times = {
-        "ignorance ends": _span(steps, found.ignorance, -1), "hallucination begins": _span(steps, found.hallucination, 0),
-        "hallucination ends": _span(steps, found.hallucination, -1), "knowledge begins": _span(steps, found.knowledge, 0),
-    }  # fmt: skip
+        "ignorance ends": _last_steps(steps, found.ignorance),
+        "hallucination begins": _first_steps(steps, found.hallucination),
+        "hallucination ends": _last_steps(steps, found.hallucination),
+        "knowledge begins": _first_steps(steps, found.knowledge),
+    }
     said = ", ".join(f"{name} at {_typical(x)}" for name, x in times.items())
-    others = []
-    for name in evidence.settings:
-        if name.startswith("softmax/"):
-            other = evidence.run(name)
-            there = has_plateau(np.array(other.spec.look_steps()), phases(other))
-            near, learned = _nearest(other), other.observed["right"][other.finished][:, -1]
-            others.append(
-                f"{name.split('/')[1]} {share_interval(there)[0]:.0%} of seeds (nearest to p(a | r) {near.mean():.2f}, "
-                f"{learned.mean():.1%} right at the end)"
-            )
+    others = "; ".join(_softmax_sentence(evidence, name) for name in _softmax_names(evidence))
     sentence = (
-        f"{share:.0%} of seeds pass through ignorance, hallucination and knowledge: {said} (median steps; published 1,500, 2,000, "
-        f"4,000, 5,500), and come as near as {_nearest(run).mean():.2f} to p(a | r). Softmax attention with learned embeddings has "
-        f"such a phase in: {'; '.join(others)}."
+        f"{share:.0%} of seeds pass through ignorance, hallucination and knowledge: {said} "
+        "(median steps; published 1,500, 2,000, 4,000, 5,500), "
+        f"and come as near as {_nearest(run).mean():.2f} to p(a | r). "
+        f"Softmax attention with learned embeddings has such a phase in: {others}."
     )
-    return Outcome(verdict, share, interval, sentence, times, _pictures(evidence, run, steps, found))
+    curves = _loss_curves(evidence) | _answer_curves(run, found)
+    return Outcome(verdict, share, interval, sentence, times, Pictures(curves=curves))
 
 
-def _pictures(evidence: Evidence, run: Run, steps: np.ndarray, found: Phases) -> Pictures:
+def _loss_curves(evidence: Evidence) -> dict[str, Curve]:
+    """What each setting pays with all of the question and parts of it, and how near p(a | r) is."""
     curves = {}
-    for name in ("linear", *(n for n in evidence.settings if n.startswith("softmax/"))):
-        each = evidence.run(name)
-        at, seen = np.array(each.spec.look_steps()), {k: v[each.finished] for k, v in each.observed.items()}
-        for what in ("loss, both", "loss, relation", "loss, subject"):
-            curves[f"{name}: {what}"] = Curve.over_seeds(at, seen[what])
-        curves[f"distance to p(a | r): {name}"] = Curve.over_seeds(at, seen["distance to p(a | r)"])
+    for name in ("linear", *_softmax_names(evidence)):
+        run = evidence.run(name)
+        steps = np.array(run.spec.look_steps())
+        seen = {series: x[run.finished] for series, x in run.observed.items()}
+        for series in ("loss, both", "loss, relation", "loss, subject"):
+            curves[f"{name}: {series}"] = Curve.over_seeds(steps, seen[series])
+        distance = seen["distance to p(a | r)"]
+        curves[f"distance to p(a | r): {name}"] = Curve.over_seeds(steps, distance)
+    return curves
+
+
+def _answer_curves(run: Run, found: Phases) -> dict[str, Curve]:
+    """The distribution over answers in the middle of each phase, where a seed has the phase."""
+    curves = {}
     said = run.observed["p(a)"][run.finished]  # seed look answer
     for phase, where in found._asdict().items():
-        middle = np.array([np.flatnonzero(w)[w.sum() // 2] for w in where if w.any()], int)
+        middle = np.array(
+            [np.flatnonzero(looks)[looks.sum() // 2] for looks in where if looks.any()], int
+        )
         if middle.size:
             rows = said[where.any(axis=1), middle]
             curves[f"p(a): {phase}"] = Curve.over_seeds(np.arange(rows.shape[1]), rows)
-    return Pictures(curves=curves)
+    return curves

@@ -2,14 +2,17 @@
 
 from mnemoscope.studies.claims import Study, Test, load_claims
 from mnemoscope.studies.library.hops import built, order, trained
-from mnemoscope.studies.library.hops.settings import settings
+from mnemoscope.studies.library.hops.conditions import settings
 
 CLAIMS = load_claims("hops")
 
 STUDY = Study(
     name="hops",
     title="Must a transformer be taught easy steps before hard ones?",
-    source="Learning Compositional Functions with Transformers from Easy-to-Hard Data (Wang and others)",
+    source=(
+        "Learning Compositional Functions with Transformers from Easy-to-Hard Data "
+        "(Wang and others)"
+    ),
     settings=settings,
     tests=(
         Test(CLAIMS["H1"], (), built.hand_built),

@@ -12,13 +12,20 @@ from mnemoscope.studies.statistics import share_interval
 from mnemoscope.tasks import Hops
 from mnemoscope.theory.hops import hop_model, write_hops
 
-SIZES = {"quick": ((2, 4), (4, 4), (8, 4)), "full": ((2, 4), (2, 16), (4, 4), (4, 16), (8, 4), (8, 16))}  # k and N
-DRAWS = {"quick": 8, "full": 32}
-CONTEXTS = 256
+# k and N
+SIZES = {
+    "quick": ((2, 4), (4, 4), (8, 4)),
+    "full": ((2, 4), (2, 16), (4, 4), (4, 16), (8, 4), (8, 16)),
+}
+DRAWS = {"quick": 8, "full": 32}  # of the hidden permutations
+CONTEXTS = 256  # on which each draw is asked
 
 
 def written(task: Hops, draws: int) -> Float[np.ndarray, "draw layer"]:
-    """The share of right answers to k hops, read after every layer, for each draw of the hidden permutations."""
+    """The share of right answers to k hops, read after every layer.
+
+    Each draw has its own hidden permutations.
+    """
     config = hop_model(task)
 
     def one(seed: Array) -> Array:
@@ -37,8 +44,14 @@ def written(task: Hops, draws: int) -> Float[np.ndarray, "draw layer"]:
 
 
 def hand_built(evidence: Evidence) -> Outcome:
-    """H1."""
-    seeds, exact, sentences = {}, [], []
+    """H1: the share of right answers to k hops of weights written by hand, k hops from everywhere.
+
+    Reproduced if every answer is right for every draw of the hidden permutations and every size,
+    refuted otherwise; the same weights read after one layer fewer are reported beside it.
+    """
+    seeds = {}
+    exact = []
+    sentences = []
     for k, n in SIZES[evidence.scale]:
         task = Hops(n=n, k=k)
         shares = written(task, DRAWS[evidence.scale])
@@ -46,10 +59,12 @@ def hand_built(evidence: Evidence) -> Outcome:
         for layers in (task.levels, task.levels - 1):
             seeds[f"k = {k}, N = {n}, {layers} of {task.levels} layers"] = shares[:, layers - 1]
         sentences.append(
-            f"{shares[:, -1].mean():.1%} for k = {k}, N = {n} ({task.levels} layers of width {hop_model(task).d_model}; one layer "
+            f"{shares[:, -1].mean():.1%} for k = {k}, N = {n} "
+            f"({task.levels} layers of width {hop_model(task).d_model}; one layer "
             f"fewer {shares[:, -2].mean():.0%})"
         )
     whole = np.all(exact, axis=0)
     verdict: Verdict = "reproduced" if whole.all() else "refuted"
     share, interval = share_interval(whole)
-    return Outcome(verdict, share, interval, f"Right answers to k hops: {'; '.join(sentences)}.", seeds)
+    sentence = f"Right answers to k hops: {'; '.join(sentences)}."
+    return Outcome(verdict, share, interval, sentence, seeds)

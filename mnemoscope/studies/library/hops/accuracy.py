@@ -1,4 +1,7 @@
-"""When a model knows so many hops: read off the looks of its training."""
+"""How often answers to so many hops are right, and when a model knows them.
+
+All of it is read off the looks of a training.
+"""
 
 import numpy as np
 
@@ -7,8 +10,8 @@ from mnemoscope.studies.claims import Curve
 from mnemoscope.tasks import Hops
 from mnemoscope.training.loop import Run
 
-KNOWN = 0.9  # of the answers are right
-NEAR = 0.1  # of chance
+KNOWN = 0.9  # so many hops are known when this share of the answers is right
+NEAR = 0.1  # so far from chance is no better than guessing
 
 
 def named(hops: int) -> str:
@@ -40,12 +43,14 @@ def at_chance(run: Run, hops: int) -> Bool[np.ndarray, "seed"]:
 
 def steps_to_know(run: Run, hops: int) -> Float[np.ndarray, "seed"]:
     """The first look at which so many hops are known; infinite where they never are."""
-    known, looks = right(run, hops) >= KNOWN, np.array(run.spec.look_steps(), float)
-    return np.where(known.any(axis=1), looks[known.argmax(axis=1)], np.inf)
+    known = right(run, hops) >= KNOWN
+    steps = np.array(run.spec.look_steps(), float)
+    first = steps[known.argmax(axis=1)]
+    return np.where(known.any(axis=1), first, np.inf)
 
 
 def curves(run: Run, name: str) -> dict[str, Curve]:
-    """Every number of hops through training."""
-    looks = np.array(run.spec.look_steps())
-    each = (2**level for level in range(task_of(run).levels))
-    return {f"{name}: {named(h)}": Curve.over_seeds(looks, right(run, h)) for h in each}
+    """Every number of hops through training, named after the run."""
+    steps = np.array(run.spec.look_steps())
+    numbers = [2**level for level in range(task_of(run).levels)]
+    return {f"{name}: {named(hops)}": Curve.over_seeds(steps, right(run, hops)) for hops in numbers}

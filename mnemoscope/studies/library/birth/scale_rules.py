@@ -1,0 +1,26 @@
+"""What a scale may settle: quick runs are short, and some settings only the full scale trains."""
+
+from mnemoscope.studies.claims import NotSettledError, Verdict
+from mnemoscope.studies.evidence import Evidence
+
+
+def settled(evidence: Evidence, verdict: Verdict) -> Verdict:
+    """What a shorter training on shorter sequences may not refute.
+
+    Added for B3 and B7 after full and quick had been compared.
+    """
+    if evidence.scale == "quick" and verdict != "reproduced":
+        return "undecided"
+    return verdict
+
+
+def trained(evidence: Evidence, name: str, what: str) -> None:
+    """Stop a judge whose settings only the full scale trains.
+
+    Args:
+        evidence: the settings of this scale.
+        name: a setting that the judge needs.
+        what: the settings in words, the beginning of the sentence that says why nothing is settled.
+    """
+    if name not in evidence.settings:
+        raise NotSettledError(f"{what} are trained at full scale only.")

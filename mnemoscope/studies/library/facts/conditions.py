@@ -1,0 +1,63 @@
+"""What `facts` trains with the one loop.
+
+Linear attention as the source has it, and softmax models with learned embeddings.
+"""
+
+from mnemoscope.models import ModelConfig
+from mnemoscope.studies.claims import Scale, Setting
+from mnemoscope.tasks import Facts
+from mnemoscope.training.spec import SGD, Adam, Spec
+
+TASK = Facts(subjects=16, relations=4, per_relation=8, noise=20, answers="even")
+SEEDS = {"quick": 8, "full": 32}
+LOOKS = {"quick": 64, "full": 128}
+_STILL = ("embed.W_E", "*.W_Q", "*.W_V", "*.W_O")
+
+# logits = V^T sum_l (x_EOS^T A x_l) x_l with one-hot x: A is the key matrix (transposed), V the
+# unembedding, all else the identity
+LINEAR = ModelConfig(
+    d_model=TASK.d_vocab,
+    n_heads=1,
+    d_mlp=0,
+    bias=False,
+    positions=False,
+    attention="linear",
+    attn_residual=False,
+    identity=_STILL,
+    frozen=_STILL,
+    constant=(("*.W_K", 1e-5), ("unembed.W_U", 1e-5)),
+)
+SOFTMAX = {"softmax/attention only": 0, "softmax/with MLP": 64}  # hidden units
+
+
+def _linear(scale: Scale) -> Spec:
+    """The source's training of linear attention, the same at both scales but for its looks."""
+    return Spec(
+        task=TASK,
+        model=LINEAR,
+        optimiser=SGD(lr=0.1),
+        steps=8192,
+        batch=1024,
+        watch="facts",
+        looks=LOOKS[scale],
+    )
+
+
+def _softmax(scale: Scale, hidden: int) -> Spec:
+    """Softmax attention with learned embeddings, with so many hidden units or none."""
+    return Spec(
+        task=TASK,
+        model=ModelConfig(d_model=32, n_heads=4, d_mlp=hidden, positions=False),
+        optimiser=Adam(lr=1e-3),
+        steps=1024 if scale == "quick" else 4096,
+        batch=256 if scale == "quick" else 1024,
+        watch="facts",
+        looks=LOOKS[scale],
+    )
+
+
+def settings(scale: Scale) -> dict[str, Setting]:
+    """Every setting of a scale, by name."""
+    specs = {"linear": _linear(scale)}
+    specs |= {name: _softmax(scale, hidden) for name, hidden in SOFTMAX.items()}
+    return {name: Setting(spec, SEEDS[scale]) for name, spec in specs.items()}
