@@ -6,4 +6,12 @@ from mnemoscope.models.language.forward import LanguageModel, forward
 from mnemoscope.models.language.read import read_model, read_tokenizer
 from mnemoscope.models.language.tokens import Tokenizer
 
-__all__ = ["LanguageConfig", "LanguageModel", "Tokenizer", "find_weights", "forward", "read_model", "read_tokenizer"]
+__all__ = [
+    "LanguageConfig",
+    "LanguageModel",
+    "Tokenizer",
+    "find_weights",
+    "forward",
+    "read_model",
+    "read_tokenizer",
+]

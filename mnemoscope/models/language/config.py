@@ -39,7 +39,9 @@ class LanguageConfig(Strict):
         if self.n_heads % self.n_kv_heads:
             raise ValueError(f"n_kv_heads={self.n_kv_heads} does not divide n_heads={self.n_heads}")
         if self.rotary_dims % 2 or self.rotary_dims > self.d_head:
-            raise ValueError(f"rotary_dims={self.rotary_dims}; allowed: even numbers up to d_head={self.d_head}")
+            raise ValueError(
+                f"rotary_dims={self.rotary_dims}; allowed: even numbers up to d_head={self.d_head}"
+            )
         return self
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -81,12 +83,23 @@ class LanguageConfig(Strict):
         sites = {"hook_embed": "pos d_model"}
         for layer in range(self.n_layers):
             at = f"blocks.{layer}"
-            sites |= {f"{at}.hook_resid_pre": "pos d_model", f"{at}.ln1.hook_normalized": "pos d_model"}
+            sites |= {
+                f"{at}.hook_resid_pre": "pos d_model",
+                f"{at}.ln1.hook_normalized": "pos d_model",
+            }
             sites[f"{at}.attn.hook_q"] = "pos head d_head"
             sites |= {f"{at}.attn.hook_{name}": "pos kv_head d_head" for name in "kv"}
-            sites |= {f"{at}.attn.hook_rot_q": "pos head d_head", f"{at}.attn.hook_rot_k": "pos kv_head d_head"}
-            sites |= {f"{at}.attn.hook_{name}": "head pos key_pos" for name in ("attn_scores", "pattern")}
-            sites |= {f"{at}.attn.hook_z": "pos head d_head", f"{at}.attn.hook_result": "pos head d_model"}
+            sites |= {
+                f"{at}.attn.hook_rot_q": "pos head d_head",
+                f"{at}.attn.hook_rot_k": "pos kv_head d_head",
+            }
+            sites |= {
+                f"{at}.attn.hook_{name}": "head pos key_pos" for name in ("attn_scores", "pattern")
+            }
+            sites |= {
+                f"{at}.attn.hook_z": "pos head d_head",
+                f"{at}.attn.hook_result": "pos head d_model",
+            }
             sites[f"{at}.hook_attn_out"] = "pos d_model"
             if not self.parallel:
                 sites[f"{at}.hook_resid_mid"] = "pos d_model"

@@ -32,10 +32,14 @@ from mnemoscope.models.language.config import LanguageConfig
 from mnemoscope.models.transformer import row_of
 
 
-def turned(x: Float[Array, "pos heads d_head"], dims: int, base: float) -> Float[Array, "pos heads d_head"]:
+def turned(
+    x: Float[Array, "pos heads d_head"], dims: int, base: float
+) -> Float[Array, "pos heads d_head"]:
     """The first `dims` dimensions of every head turned by the angles of their position; the rest as it was."""
     half = dims // 2
-    angles = jnp.arange(x.shape[0], dtype=float)[:, None] * (base ** (-jnp.arange(half) / half))[None]
+    angles = (
+        jnp.arange(x.shape[0], dtype=float)[:, None] * (base ** (-jnp.arange(half) / half))[None]
+    )
     cos, sin = jnp.cos(angles)[:, None], jnp.sin(angles)[:, None]
     first, second, rest = x[..., :half], x[..., half:dims], x[..., dims:]
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin, rest], axis=-1)
@@ -49,12 +53,18 @@ def forward(
     edited, (site, trace) = {edit.site for edit in edits}, recorder(config, edits)
 
     def bias(name: str, rank: int) -> Array | float:
-        return jnp.expand_dims(params[name], tuple(range(rank - params[name].ndim))) if name in params else 0.0
+        return (
+            jnp.expand_dims(params[name], tuple(range(rank - params[name].ndim)))
+            if name in params
+            else 0.0
+        )
 
     def normalised(name: str, x: Float[Array, "pos d_model"]) -> Float[Array, "pos d_model"]:
         centred = x - x.mean(axis=-1, keepdims=True) if config.kind == "neox" else x
         scale = jax.lax.rsqrt(jnp.square(centred).mean(axis=-1, keepdims=True) + config.norm_eps)
-        return site(f"{name}.hook_normalized", centred * scale) * params[f"{name}.w"][None] + bias(f"{name}.b", 2)
+        return site(f"{name}.hook_normalized", centred * scale) * params[f"{name}.w"][None] + bias(
+            f"{name}.b", 2
+        )
 
     n_pos, group = tokens.shape[0], config.n_heads // config.n_kv_heads
     may_see = jnp.tril(jnp.ones((n_pos, n_pos), bool))[None]
@@ -74,8 +84,13 @@ def forward(
             for n, each in (("q", q), ("k", k))
         )
         k, v = (jnp.repeat(each, group, axis=1) for each in (k, v))
-        scores = jnp.where(may_see, jnp.einsum("phe,khe->hpk", q, k) * config.d_head**-0.5, -jnp.inf)
-        pattern = site(f"{attn}.hook_pattern", jax.nn.softmax(site(f"{attn}.hook_attn_scores", scores), axis=-1))
+        scores = jnp.where(
+            may_see, jnp.einsum("phe,khe->hpk", q, k) * config.d_head**-0.5, -jnp.inf
+        )
+        pattern = site(
+            f"{attn}.hook_pattern",
+            jax.nn.softmax(site(f"{attn}.hook_attn_scores", scores), axis=-1),
+        )
         z = site(f"{attn}.hook_z", jnp.einsum("hpk,khe->phe", pattern, v))
         result = site(f"{attn}.hook_result", jnp.einsum("phe,hed->phd", z, params[f"{attn}.W_O"]))
         # one product for all heads; each head's own share is needed only where it is edited or asked for
@@ -89,21 +104,29 @@ def forward(
         seen = normalised(f"{at}.ln2", middle)
         if config.kind == "llama":
             gate = site(f"{mlp}.hook_pre", seen @ params[f"{mlp}.W_gate"])
-            hidden = jax.nn.silu(gate) * site(f"{mlp}.hook_pre_linear", seen @ params[f"{mlp}.W_in"])
+            hidden = jax.nn.silu(gate) * site(
+                f"{mlp}.hook_pre_linear", seen @ params[f"{mlp}.W_in"]
+            )
         else:
             pre = site(f"{mlp}.hook_pre", seen @ params[f"{mlp}.W_in"] + bias(f"{mlp}.b_in", 2))
             hidden = jax.nn.gelu(pre, approximate=False)
         post = site(f"{mlp}.hook_post", hidden)
         added = site(f"{at}.hook_mlp_out", post @ params[f"{mlp}.W_out"] + bias(f"{mlp}.b_out", 2))
-        x = site(f"{at}.hook_resid_post", middle + out + added if config.parallel else middle + added)
+        x = site(
+            f"{at}.hook_resid_post", middle + out + added if config.parallel else middle + added
+        )
 
     normalised("ln_final", x)
     return read_out(config, params, trace["ln_final.hook_normalized"]), trace
 
 
-def read_out(config: LanguageConfig, params: Params, x: Float[Array, "row d_model"]) -> Float[Array, "row vocab"]:
+def read_out(
+    config: LanguageConfig, params: Params, x: Float[Array, "row d_model"]
+) -> Float[Array, "row vocab"]:
     """Logits of normalised streams: what the last norm's weights and the unembedding make of them."""
-    x = x * params["ln_final.w"][None] + (params["ln_final.b"][None] if "ln_final.b" in params else 0.0)
+    x = x * params["ln_final.w"][None] + (
+        params["ln_final.b"][None] if "ln_final.b" in params else 0.0
+    )
     return x @ (params["embed.W_E"].T if config.tied else params["unembed.W_U"])
 
 
@@ -119,11 +142,15 @@ class LanguageModel:
         """Logits after every token of one sequence."""
         return forward(self.config, self.params, tokens, edits)[0]
 
-    def run_with_trace(self, tokens: Tokens, edits: Iterable[Edit] = ()) -> tuple[Logits, dict[str, Array]]:
+    def run_with_trace(
+        self, tokens: Tokens, edits: Iterable[Edit] = ()
+    ) -> tuple[Logits, dict[str, Array]]:
         """Logits and the plain trace, unchecked: for use inside `jit` and `vmap`."""
         return forward(self.config, self.params, tokens, edits)
 
-    def run_with_cache(self, tokens: Tokens | Sequence[int], edits: Iterable[Edit] = ()) -> tuple[Logits, Cache]:
+    def run_with_cache(
+        self, tokens: Tokens | Sequence[int], edits: Iterable[Edit] = ()
+    ) -> tuple[Logits, Cache]:
         """Logits and every site's value for one prompt, which is checked first."""
         logits, trace = _compiled(self.config, self.params, self.check(tokens), tuple(edits))
         return logits, Cache(self.config, trace)
@@ -132,7 +159,8 @@ class LanguageModel:
         """The layers from this one on as a model of their own: put a stream in at `hook_embed`, and it goes on from there."""
         config = self.config.model_copy(update={"n_layers": self.config.n_layers - layer})
         old = {
-            name: re.sub(r"^blocks\.(\d+)", lambda m: f"blocks.{int(m[1]) + layer}", name) for name in config.shapes()
+            name: re.sub(r"^blocks\.(\d+)", lambda m: f"blocks.{int(m[1]) + layer}", name)
+            for name in config.shapes()
         }
         return LanguageModel(config, {name: self.params[there] for name, there in old.items()})
 

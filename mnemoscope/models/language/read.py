@@ -55,7 +55,9 @@ def _reading(path: Path) -> Iterator[None]:
         OSError,
     ) as error:
         said = f"{type(error).__name__}: {short(str(error))}"
-        raise UserError(f"{str(path)!r} is damaged, or not of a kind that can be read ({said})") from None
+        raise UserError(
+            f"{str(path)!r} is damaged, or not of a kind that can be read ({said})"
+        ) from None
 
 
 def read_model(path: Path) -> LanguageModel:
@@ -74,7 +76,9 @@ def _model(path: Path) -> LanguageModel:
         )
     for name, shape in config.shapes().items():
         if found[name].shape != shape:
-            raise UserError(f"{name} in {str(path)!r} has shape {found[name].shape}; its configuration says {shape}")
+            raise UserError(
+                f"{name} in {str(path)!r} has shape {found[name].shape}; its configuration says {shape}"
+            )
     return LanguageModel(config, found)
 
 
@@ -83,7 +87,8 @@ def read_tokenizer(path: Path) -> Tokenizer:
     with _reading(path):
         found = _tokenizer(path)
         if not all(
-            isinstance(text, str) for text in (*found.vocabulary, *(part for pair in found.merges for part in pair))
+            isinstance(text, str)
+            for text in (*found.vocabulary, *(part for pair in found.merges for part in pair))
         ):
             raise TypeError("a token or a merge is no text")
         return found
@@ -93,8 +98,12 @@ def _tokenizer(path: Path) -> Tokenizer:
     if path.is_dir():
         data = _json(path / "tokenizer.json")
         if data.get("model", {}).get("type") != "BPE":
-            raise UserError(f"the tokenizer in {str(path)!r} is {data.get('model', {}).get('type')!r}; allowed: 'BPE'")
-        numbers = data["model"]["vocab"] | {added["content"]: added["id"] for added in data.get("added_tokens", ())}
+            raise UserError(
+                f"the tokenizer in {str(path)!r} is {data.get('model', {}).get('type')!r}; allowed: 'BPE'"
+            )
+        numbers = data["model"]["vocab"] | {
+            added["content"]: added["id"] for added in data.get("added_tokens", ())
+        }
         vocabulary = {number: token for token, number in numbers.items()}
         if max(vocabulary) > 2 * len(vocabulary) + 1000:  # a few numbers may be unused
             raise UserError(
@@ -102,7 +111,9 @@ def _tokenizer(path: Path) -> Tokenizer:
             )
         merges = [m if isinstance(m, list) else m.split(" ") for m in data["model"]["merges"]]
         words = tuple(vocabulary.get(i, "") for i in range(max(vocabulary) + 1))
-        return Tokenizer(words, tuple((a, b) for a, b in merges), '"individual_digits": true' in json.dumps(data))
+        return Tokenizer(
+            words, tuple((a, b) for a, b in merges), '"individual_digits": true' in json.dumps(data)
+        )
     fields = _reader(path).fields
 
     def value(name: str) -> Any:
@@ -111,7 +122,9 @@ def _tokenizer(path: Path) -> Tokenizer:
     kinds = {"smollm": True, "gpt-2": False, "default": False}
     if value("model") != "gpt2" or value("pre") not in kinds:
         came = f"{value('model')!r} with {value('pre')!r}"
-        raise UserError(f"the tokenizer in {str(path)!r} is {came}; allowed: 'gpt2' with {', '.join(kinds)}")
+        raise UserError(
+            f"the tokenizer in {str(path)!r} is {came}; allowed: 'gpt2' with {', '.join(kinds)}"
+        )
     pairs = tuple((a, b) for a, b in (merge.split(" ") for merge in value("merges")))
     return Tokenizer(tuple(value("tokens")), pairs, kinds[value("pre")])
 
@@ -129,16 +142,22 @@ def _take(tensors: Tensors, name: str) -> Float[np.ndarray, "..."]:
     """One tensor in float32; each is taken once, so that what is left was not used."""
     if name not in tensors:
         raise UserError(
-            f"the tensor {name!r} is missing" if tensors else f"the tensor {name!r} is missing: there are none left"
+            f"the tensor {name!r} is missing"
+            if tensors
+            else f"the tensor {name!r} is missing: there are none left"
         )
     return np.asarray(tensors.pop(name)(), np.float32)
 
 
-def _heads(matrix: Float[np.ndarray, "rows d_model"], heads: int) -> Float[np.ndarray, "head d_model d_head"]:
+def _heads(
+    matrix: Float[np.ndarray, "rows d_model"], heads: int
+) -> Float[np.ndarray, "head d_model d_head"]:
     return np.ascontiguousarray(matrix.reshape(heads, -1, matrix.shape[1]).transpose(0, 2, 1))
 
 
-def _from_heads(matrix: Float[np.ndarray, "d_model columns"], heads: int) -> Float[np.ndarray, "head d_head d_model"]:
+def _from_heads(
+    matrix: Float[np.ndarray, "d_model columns"], heads: int
+) -> Float[np.ndarray, "head d_head d_model"]:
     return np.ascontiguousarray(matrix.T.reshape(heads, -1, matrix.shape[0]))
 
 
@@ -150,8 +169,14 @@ def _llama(config: LanguageConfig, tensors: Tensors) -> Params:
     for layer in range(config.n_layers):
         ours, theirs = f"blocks.{layer}", f"model.layers.{layer}"
         params[f"{ours}.ln1.w"] = take(f"{theirs}.input_layernorm")
-        for name, heads in (("Q", config.n_heads), ("K", config.n_kv_heads), ("V", config.n_kv_heads)):
-            params[f"{ours}.attn.W_{name}"] = _heads(take(f"{theirs}.self_attn.{name.lower()}_proj"), heads)
+        for name, heads in (
+            ("Q", config.n_heads),
+            ("K", config.n_kv_heads),
+            ("V", config.n_kv_heads),
+        ):
+            params[f"{ours}.attn.W_{name}"] = _heads(
+                take(f"{theirs}.self_attn.{name.lower()}_proj"), heads
+            )
         params[f"{ours}.attn.W_O"] = _from_heads(take(f"{theirs}.self_attn.o_proj"), config.n_heads)
         params[f"{ours}.ln2.w"] = take(f"{theirs}.post_attention_layernorm")
         for name, proj in (("gate", "gate_proj"), ("in", "up_proj"), ("out", "down_proj")):
@@ -173,13 +198,18 @@ def _neox(config: LanguageConfig, tensors: Tensors) -> Params:
         ours, theirs = f"blocks.{layer}", f"gpt_neox.layers.{layer}"
         params[f"{ours}.ln1.w"], params[f"{ours}.ln1.b"] = both(f"{theirs}.input_layernorm")
         weight, bias = both(f"{theirs}.attention.query_key_value")
-        fused, biases = weight.reshape(config.n_heads, 3, -1, weight.shape[1]), bias.reshape(config.n_heads, 3, -1)
+        fused, biases = (
+            weight.reshape(config.n_heads, 3, -1, weight.shape[1]),
+            bias.reshape(config.n_heads, 3, -1),
+        )
         for i, name in enumerate("QKV"):
             params[f"{ours}.attn.W_{name}"] = np.ascontiguousarray(fused[:, i].transpose(0, 2, 1))
             params[f"{ours}.attn.b_{name}"] = np.ascontiguousarray(biases[:, i])
         weight, params[f"{ours}.attn.b_O"] = both(f"{theirs}.attention.dense")
         params[f"{ours}.attn.W_O"] = _from_heads(weight, config.n_heads)
-        params[f"{ours}.ln2.w"], params[f"{ours}.ln2.b"] = both(f"{theirs}.post_attention_layernorm")
+        params[f"{ours}.ln2.w"], params[f"{ours}.ln2.b"] = both(
+            f"{theirs}.post_attention_layernorm"
+        )
         for name, dense in (("in", "dense_h_to_4h"), ("out", "dense_4h_to_h")):
             weight, params[f"{ours}.mlp.b_{name}"] = both(f"{theirs}.mlp.{dense}")
             params[f"{ours}.mlp.W_{name}"] = np.ascontiguousarray(weight.T)
@@ -197,10 +227,15 @@ def _folder(path: Path) -> tuple[LanguageConfig, Tensors]:
     data = _json(path / "config.json")
     kind = "neox" if data.get("model_type") == "gpt_neox" else "llama"
     if data.get("model_type") not in ("llama", "gpt_neox"):
-        raise UserError(unknown(f"model_type in {str(path)!r}", data.get("model_type"), ("llama", "gpt_neox")))
+        raise UserError(
+            unknown(f"model_type in {str(path)!r}", data.get("model_type"), ("llama", "gpt_neox"))
+        )
     # newer folders keep everything about rotation in rope_parameters
     rotation = data.get("rope_parameters") or data.get("rope_scaling") or {}
-    scaling, act = rotation.get("rope_type", rotation.get("type", "default")), data.get("hidden_act")
+    scaling, act = (
+        rotation.get("rope_type", rotation.get("type", "default")),
+        data.get("hidden_act"),
+    )
     wanted = "silu" if kind == "llama" else "gelu"
     if scaling != "default" or act != wanted:
         raise UserError(
@@ -247,7 +282,9 @@ def _reader(path: Path) -> Any:
     try:
         from gguf import GGUFReader  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise UserError("reading a GGUF file needs the package gguf: pip install 'mnemoscope[language]'") from None
+        raise UserError(
+            "reading a GGUF file needs the package gguf: pip install 'mnemoscope[language]'"
+        ) from None
 
     class Bounded(GGUFReader):
         """A reader that stops at the file's end; the original goes on with nothing, as often as a damaged count says."""
@@ -259,7 +296,14 @@ def _reader(path: Path) -> Any:
 
     try:
         return Bounded(path)
-    except (ValueError, IndexError, KeyError, OverflowError, MemoryError, UnicodeDecodeError) as error:
+    except (
+        ValueError,
+        IndexError,
+        KeyError,
+        OverflowError,
+        MemoryError,
+        UnicodeDecodeError,
+    ) as error:
         raise UserError(
             f"{str(path)!r} is damaged or cut off: {str(error).splitlines()[0] if str(error) else error!r}"
         ) from None
@@ -280,14 +324,21 @@ def _gguf(path: Path) -> tuple[LanguageConfig, Tensors]:
         return _field(path, reader.fields, name, default)
 
     if value("general.architecture") != "llama":
-        raise UserError(unknown(f"architecture of {str(path)!r}", value("general.architecture"), ("llama",)))
+        raise UserError(
+            unknown(f"architecture of {str(path)!r}", value("general.architecture"), ("llama",))
+        )
     heads, d = value("llama.attention.head_count"), value("llama.embedding_length")
     stored = {tensor.name: tensor for tensor in reader.tensors}
     if "token_embd.weight" not in stored:
         raise UserError(f"the tensor 'token_embd.weight' is missing in {str(path)!r}")
-    kv, d_head = value("llama.attention.head_count_kv", heads), value("llama.attention.key_length", d // heads)
+    kv, d_head = (
+        value("llama.attention.head_count_kv", heads),
+        value("llama.attention.key_length", d // heads),
+    )
     if value("llama.rope.scaling.type", "none") != "none":
-        raise UserError(f"{str(path)!r} has rope scaling {value('llama.rope.scaling.type')!r}; allowed: 'none'")
+        raise UserError(
+            f"{str(path)!r} has rope scaling {value('llama.rope.scaling.type')!r}; allowed: 'none'"
+        )
     config = LanguageConfig(
         kind="llama", n_layers=value("llama.block_count"), d_model=d, n_heads=heads, n_kv_heads=kv, d_head=d_head,
         d_mlp=value("llama.feed_forward_length"), d_vocab=int(stored["token_embd.weight"].shape[1]),
@@ -306,7 +357,9 @@ def _gguf(path: Path) -> tuple[LanguageConfig, Tensors]:
     tensors: Tensors = {}
     for name, tensor in stored.items():
         if tensor.tensor_type.name not in GGUF_TYPES:
-            raise UserError(unknown(f"type of {name!r} in {str(path)!r}", tensor.tensor_type.name, GGUF_TYPES))
+            raise UserError(
+                unknown(f"type of {name!r} in {str(path)!r}", tensor.tensor_type.name, GGUF_TYPES)
+            )
         *block, part, _ = name.split(".")
         place = f"model.layers.{block[1]}." if block else ""
         tensors[f"{place}{GGUF_NAMES.get(part, part)}.weight"] = lambda tensor=tensor: read(tensor)

@@ -34,7 +34,11 @@ def _stand_in(character: str) -> str:
 @cache
 def byte_characters() -> tuple[str, ...]:
     """The printable character that stands for each byte: itself where it is one in Latin-1, else the next from 256 on."""
-    printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
+    printable = {
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    }
     others = iter(range(256, 512))
     return tuple(chr(byte if byte in printable else next(others)) for byte in range(256))
 
@@ -75,7 +79,9 @@ class Tokenizer:
                 parts[i : i + 2] = ["".join(best)]
             unknown = [part for part in parts if part not in self._numbers]
             if unknown:
-                raise UserError(f"the vocabulary has no token for {unknown[0]!r}, a part of {word!r}")
+                raise UserError(
+                    f"the vocabulary has no token for {unknown[0]!r}, a part of {word!r}"
+                )
             found += [self._numbers[part] for part in parts]
         return found
 
@@ -83,7 +89,9 @@ class Tokenizer:
         """The text of tokens; bytes that are no text by themselves become the replacement character."""
         byte_of = {character: byte for byte, character in enumerate(byte_characters())}
         pieces = [self.vocabulary[token] for token in tokens]
-        return b"".join(bytes(byte_of.get(c, ord("?")) for c in piece) for piece in pieces).decode(errors="replace")
+        return b"".join(bytes(byte_of.get(c, ord("?")) for c in piece) for piece in pieces).decode(
+            errors="replace"
+        )
 
     def one(self, word: str) -> int:
         """The first token of a word that follows other words."""
