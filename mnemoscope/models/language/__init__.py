@@ -1,4 +1,4 @@
-"""WHAT OTHERS TRAINED: language models of the Llama and GPT-NeoX types, read from a file and run like our own."""
+"""WHAT OTHERS TRAINED: language models (Llama, GPT-NeoX), read from a file and run like our own."""
 
 from mnemoscope.models.language.config import LanguageConfig
 from mnemoscope.models.language.find import find_weights

@@ -35,7 +35,7 @@ WARPS = 2
 # pairs; padded to 128, a gradient took 1.15 ms on that H200 and 0.61 by the plain route
 LARGEST = 64
 
-# The axes of every array of a kernel: a program sees one row (r) and one head (h) and all of the rest
+# the axes of every array of a kernel: a program sees one row (r) and one head (h), all of the rest
 AXES = {
     "score": "rh..",
     "value": "h..",
