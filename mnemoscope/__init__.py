@@ -36,7 +36,7 @@ _HOME = {
     "replace": "mnemoscope.models",
 }
 
-__all__ = list(_HOME)
+__all__ = list(_HOME)  # pyright: ignore[reportUnsupportedDunderAll] (it reads the stub)
 
 
 def __getattr__(name: str) -> Any:
