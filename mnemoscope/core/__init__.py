@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, strict configuration, axes, numerics, fingerprints, seeds and devices."""
+"""What everything else stands on: errors, configuration, axes, numerics, fingerprints, seeds."""

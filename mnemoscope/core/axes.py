@@ -23,4 +23,16 @@ Tokens = Int[Array, "pos"]
 Logits = Float[Array, "pos vocab"]
 Params = dict[str, Array | np.ndarray]
 
-__all__ = ["Array", "Bool", "Float", "Int", "Key", "Logits", "PRNGKeyArray", "Params", "Shaped", "Tokens", "UInt"]
+__all__ = [
+    "Array",
+    "Bool",
+    "Float",
+    "Int",
+    "Key",
+    "Logits",
+    "PRNGKeyArray",
+    "Params",
+    "Shaped",
+    "Tokens",
+    "UInt",
+]

@@ -1,8 +1,9 @@
 """Strict, frozen configuration.
 
-Most defects of this field are silence: a misspelt key that vanishes, a size that cannot be. Every piece of
-configuration is therefore a `Strict` model: frozen (so it can be hashed and handed to `jit` as a constant), with
-unknown keys refused by name, and with one canonical JSON text from which its identity is computed.
+Most defects of this field are silence: a misspelt key that vanishes, a size that cannot be. Every
+piece of configuration is therefore a `Strict` model: frozen (so it can be hashed and handed to
+`jit` as a constant), with unknown keys refused by name, and with one canonical JSON text from which
+its identity is computed.
 """
 
 import hashlib
@@ -18,13 +19,18 @@ from mnemoscope.core.errors import UserError, short, unknown
 
 
 def _complaint(error: ValidationError) -> str:
-    """The first thing that a configuration was refused for, in one line: the field, what is allowed, what came."""
+    """Why a configuration was refused, in one line: the field, what is allowed, what came."""
     first = error.errors()[0]
     said = first["msg"].removeprefix("Value error, ")
     if said != first["msg"]:
         return said
-    said, came = said if len(said) <= 300 else f"{said[:300]}..", short(first["input"])
-    return f"{str(first['loc'][-1])[:100]}: {said}, got {came}" if first["loc"] else f"{said}, got {came}"
+    if len(said) > 300:
+        said = f"{said[:300]}.."
+    came = short(first["input"])
+    if not first["loc"]:
+        return f"{said}, got {came}"
+    field = str(first["loc"][-1])[:100]
+    return f"{field}: {said}, got {came}"
 
 
 @contextmanager
@@ -34,7 +40,9 @@ def refusing(name: str) -> Iterator[None]:
         yield
     except ValidationError as error:
         said = _complaint(error)
-        raise UserError(said if said.startswith(f"{name}: ") else f"{name}: {said}") from None
+        if not said.startswith(f"{name}: "):
+            said = f"{name}: {said}"
+        raise UserError(said) from None
     except RecursionError:
         raise UserError(f"{name}: nested too deeply") from None
 
@@ -55,18 +63,19 @@ def _configurations(value: Any) -> Iterator["Strict"]:
     if isinstance(value, Strict):
         yield value
     elif isinstance(value, tuple | list | dict):
-        for part in value.values() if isinstance(value, dict) else value:
+        parts = value.values() if isinstance(value, dict) else value
+        for part in parts:
             yield from _configurations(part)
 
 
 class Strict(BaseModel):
-    """A frozen configuration that refuses unknown keys and hashes by its canonical JSON; a refusal is one line."""
+    """A frozen configuration that refuses unknown keys and hashes by its canonical JSON."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    # Fields that came later. At their default they are left out of the JSON, so that a configuration written before
-    # they existed keeps its identity.
     later: ClassVar[frozenset[str]] = frozenset()
+    """Fields that came later. At their default they are left out of the JSON, so that a
+    configuration written before they existed keeps its identity."""
 
     def __init__(self, /, **fields: Any) -> None:
         with refusing(type(self).__name__):
@@ -86,17 +95,27 @@ class Strict(BaseModel):
 
     def __eq__(self, other: object) -> bool:
         """By class and fields alone: tables that were computed from them and kept do not count."""
-        return type(self) is type(other) and all(getattr(self, n) == getattr(other, n) for n in type(self).model_fields)
+        if type(self) is not type(other):
+            return False
+        names = type(self).model_fields
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def model_copy(self: S, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> S:
-        """The same with some fields changed, checked as any other: pydantic's own copy checks nothing."""
+        """The same with some fields changed, checked as any other.
+
+        Pydantic's own copy checks nothing.
+        """
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return type(self)(**fields | dict(update or {}))
 
     @model_serializer(mode="wrap")
     def _leave_out_later(self, to_dict: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         defaults = {name: type(self).model_fields[name].default for name in self.later}
-        return {k: v for k, v in to_dict(self).items() if k not in defaults or getattr(self, k) != defaults[k]}
+        fields = to_dict(self)
+        for name, default in defaults.items():
+            if getattr(self, name) == default:
+                fields.pop(name, None)
+        return fields
 
     @model_validator(mode="before")
     @classmethod
@@ -109,20 +128,27 @@ class Strict(BaseModel):
 
     @model_validator(mode="after")
     def _refuse_relatives(self: S) -> S:
-        """A subclass may do anything else under its parent's name: it would have its parent's identity and stored runs."""
+        """A subclass in a field may do anything else under its parent's name.
+
+        It would have its parent's identity and stored runs.
+        """
         for name, field in type(self).model_fields.items():
             for value in _configurations(getattr(self, name)):
                 allowed = _allowed_classes(field.annotation)
                 if type(value) not in allowed:
                     names = ", ".join(cls.__name__ for cls in allowed)
                     raise ValueError(
-                        f"{name}: {type(value).__name__} is a class of its own, whose runs could not be told from those of "
-                        f"the class that it extends; allowed: {names}"
+                        f"{name}: {type(value).__name__} is a class of its own, whose runs could "
+                        "not be told from those of the class that it extends; "
+                        f"allowed: {names}"
                     )
         return self
 
     def canonical_json(self) -> str:
-        """The same text for the same configuration on every machine: sorted keys, no spaces, defaults written out."""
+        """The same text for the same configuration on every machine.
+
+        Keys are sorted, there are no spaces, and defaults are written out.
+        """
         # by runtime type: a field's declared type would drop what a subclass adds
         fields = self.model_dump(mode="json", serialize_as_any=True)
         return json.dumps(fields, sort_keys=True, separators=(",", ":"))

@@ -10,15 +10,17 @@ from typing import Any
 
 
 class UserError(ValueError):
-    """Something the user asked for cannot be done; the message is one line and says what is allowed."""
+    """What the user asked for cannot be done; the message is one line that says what is allowed."""
 
     def __init__(self, message: str):
-        # names from files and prompts may hold line ends and codes that a terminal obeys: they are shown, not printed
-        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
+        # names from files and prompts may hold line ends and codes that a terminal obeys: they are
+        # shown, not printed
+        printable = [c if c.isprintable() else repr(c)[1:-1] for c in message]
+        super().__init__("".join(printable))
 
 
 class Notice(RuntimeWarning):
-    """Something that the user should know and that stops nothing; the command line says it in one line."""
+    """What the user should know and stops nothing; the command line says it in one line."""
 
 
 def short(value: object, most: int = 100) -> str:
@@ -31,7 +33,13 @@ def short(value: object, most: int = 100) -> str:
 
 
 def unknown(kind: str, came: object, allowed: Iterable[object]) -> str:
-    """The sentence for a name that matches nothing: what was wrong, what came, what is allowed."""
+    """The sentence for a name that matches nothing: what was wrong, what came, what is allowed.
+
+    Args:
+        kind: What the name should have been the name of.
+        came: The name.
+        allowed: The names that there are.
+    """
     names = [str(name) for name in allowed]
     near = difflib.get_close_matches(str(came)[:100], names, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,8 +1,8 @@
-"""Which program it was: fingerprints of source, of functions from anywhere, and of everything that trains.
+"""Which program it was: fingerprints of source, of functions, and of everything that trains.
 
-A Spec and a seed say what is trained. What it comes to also depends on the program: on our source, on the versions of
-JAX and Optax, on XLA's flags. `TrainedBy` is that, written beside every stored block: seeds of different programs are
-never joined, and a verdict names what it rests on.
+A Spec and a seed say what is trained. What it comes to also depends on the program: on our source,
+on the versions of JAX and Optax, on XLA's flags. `TrainedBy` is that, written beside every stored
+block: seeds of different programs are never joined, and a verdict names what it rests on.
 
 Source is compared by what it does: as syntax trees, without comments, docstrings and layout.
 """
@@ -55,17 +55,26 @@ HARMLESS = re.compile(r"--xla_(force_host_platform_device_count|cpu_multi_thread
 
 # ---- source
 
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
 
 def _plain(node: Any) -> Any:
-    """A syntax tree as lists: names of nodes and their fields, without docstrings and what a version of Python adds."""
+    """A syntax tree as lists: names of nodes and their fields.
+
+    Docstrings are left out, and what a version of Python adds.
+    """
     if isinstance(node, list):
         return [_plain(each) for each in node]
     if not isinstance(node, ast.AST):
         return repr(node)
     fields = dict(ast.iter_fields(node))
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
+    may_have_docstring = isinstance(node, DOCUMENTED)
+    if may_have_docstring and ast.get_docstring(node):
         fields["body"] = fields["body"][1:]
-    kept = {name: _plain(value) for name, value in fields.items() if value not in (None, []) and name != "kind"}
+    kept = {}
+    for name, value in fields.items():
+        if value not in (None, []) and name != "kind":
+            kept[name] = _plain(value)
     return [type(node).__name__, sorted(kept.items())]
 
 
@@ -79,10 +88,14 @@ def _file_digest(file: Path) -> bytes:
 
 def source_fingerprint(*parts: str) -> str:
     """The hash of these files and folders of the package, each under its name."""
-    found = {file for part in parts for file in [PACKAGE / part, *(PACKAGE / part).rglob("*.*")] if file.suffix in READ}
+    found: set[Path] = set()
+    for part in parts:
+        files = [PACKAGE / part, *(PACKAGE / part).rglob("*.*")]
+        found.update(file for file in files if file.suffix in READ)
     digest = hashlib.sha256()
     for file in sorted(found):
-        digest.update(f"{file.relative_to(PACKAGE).as_posix()}\n".encode() + _file_digest(file))
+        name = file.relative_to(PACKAGE).as_posix()
+        digest.update(f"{name}\n".encode() + _file_digest(file))
     return digest.hexdigest()
 
 
@@ -90,7 +103,10 @@ def source_fingerprint(*parts: str) -> str:
 
 
 def _is_installed(module: str) -> bool:
-    """Whether a module is part of Python or of an installed package: what it does is told by a version."""
+    """Whether a module is part of Python or of an installed package.
+
+    What it does is then told by a version.
+    """
     root = module.split(".")[0]
     if root in sys.stdlib_module_names or root == "mnemoscope":
         return root != "__main__"
@@ -100,10 +116,12 @@ def _is_installed(module: str) -> bool:
 
 def _names(code: types.CodeType) -> set[str]:
     """The global names that a code object and those inside it use."""
-    return set(code.co_names).union(*(_names(c) for c in code.co_consts if isinstance(c, types.CodeType)))
+    inner = [part for part in code.co_consts if isinstance(part, types.CodeType)]
+    return set(code.co_names).union(*(_names(part) for part in inner))
 
 
 def _code(code: types.CodeType, doc: str | None) -> Iterator[str]:
+    """What a code object does, as texts, without its docstring."""
     yield code.co_code.hex()
     yield repr((code.co_names, code.co_varnames, code.co_freevars))
     for constant in code.co_consts:
@@ -114,9 +132,11 @@ def _code(code: types.CodeType, doc: str | None) -> Iterator[str]:
 
 
 def _function(thing: types.FunctionType, seen: set[int], ours: str) -> Iterator[str]:
+    """A function's code, defaults and closure, and the globals that it reaches."""
     module = thing.__module__ or ""
     ours_to_read = not _is_installed(module) or module.split(".")[0] == ours
-    if not ours_to_read:  # what wraps a function that is only named (a check of its types, say) is not read either
+    if not ours_to_read:
+        # what wraps a function that is only named (a check of its types, say) is not read either
         thing = inspect.unwrap(thing)
     yield f"{module}.{thing.__qualname__}"
     inside = [thing.__defaults__, thing.__kwdefaults__]
@@ -140,7 +160,8 @@ def _class(thing: type, seen: set[int], ours: str) -> Iterator[str]:
     for base in thing.__bases__:
         yield from _describe(base, seen, ours)
     for name, value in sorted(vars(thing).items()):
-        if not name.startswith("__") and (callable(_inner(value)) or isinstance(value, int | float | str | tuple)):
+        decides = callable(_inner(value)) or isinstance(value, int | float | str | tuple)
+        if decides and not name.startswith("__"):
             yield name
             yield from _describe(value, seen, ours)
 
@@ -148,11 +169,17 @@ def _class(thing: type, seen: set[int], ours: str) -> Iterator[str]:
 def _inner(thing: Any) -> Any:
     """The function inside a property, a class or static method, or a jitted function.
 
-    A function that wraps another stays as it is: the other one is in its closure, and what it does with it counts too.
+    A function that wraps another stays as it is: the other one is in its closure, and what it does
+    with it counts too.
     """
     if inspect.isfunction(thing):
         return thing
-    thing = getattr(thing, "fget", None) or getattr(thing, "__func__", None) or getattr(thing, "func", None) or thing
+    thing = (
+        getattr(thing, "fget", None)
+        or getattr(thing, "__func__", None)
+        or getattr(thing, "func", None)
+        or thing
+    )
     return inspect.unwrap(thing) if callable(thing) and not inspect.isfunction(thing) else thing
 
 
@@ -177,7 +204,8 @@ def _describe(thing: Any, seen: set[int], ours: str) -> Iterator[str]:
     elif inspect.ismodule(thing):
         yield thing.__name__
     elif isinstance(thing, tuple | list | set | frozenset):
-        for part in thing if isinstance(thing, tuple | list) else sorted(thing, key=repr):
+        is_ordered = isinstance(thing, tuple | list)
+        for part in thing if is_ordered else sorted(thing, key=repr):
             yield from _describe(part, seen, ours)
     elif isinstance(thing, dict):
         for key, value in thing.items():
@@ -197,10 +225,10 @@ def _describe(thing: Any, seen: set[int], ours: str) -> Iterator[str]:
 
 
 def code_of(thing: Any) -> str:
-    """The hash of what a function does: its code, that of the helpers it reaches, and the constants they use.
+    """The hash of what a function does: its code, its helpers' and the constants they use.
 
-    Comments and docstrings do not count. Functions of installed packages are named, not read: they have versions; only
-    those of the package that the function itself is from are read.
+    Comments and docstrings do not count. Functions of installed packages are named, not read: they
+    have versions; only those of the package that the function itself is from are read.
     """
     root = (getattr(_inner(thing), "__module__", None) or "").split(".")[0]
     ours = "" if root == "mnemoscope" else root
@@ -223,19 +251,21 @@ def _training_names() -> Iterator[tuple[tuple[str, str], Any]]:
             if key.startswith("__") or inspect.ismodule(value):
                 continue
             if inspect.isclass(value) and value.__module__ == name:
-                members = ((f"{key}.{k}", v) for k, v in vars(value).items() if callable(_inner(v)))
-                yield from (((name, k), v) for k, v in members if ".__" not in k and "._abc" not in k)
+                for member, inside in vars(value).items():
+                    is_ours = not member.startswith(("__", "_abc"))
+                    if is_ours and callable(_inner(inside)):
+                        yield (name, f"{key}.{member}"), inside
             if callable(value) or isinstance(value, int | float | str | tuple):
                 yield (name, key), value
 
 
 def note_imported() -> None:
-    """Remember what trains as it was imported; what replaces it later is then part of the fingerprint."""
+    """Remember what trains as it was imported; what replaces it is part of the fingerprint."""
     _AS_IMPORTED.update(_training_names())
 
 
 def replaced() -> tuple[tuple[str, str], ...]:
-    """What trains and is not what was imported: somebody's own function in the place of ours, with its code."""
+    """What trains and is not what was imported: somebody's own function, with its code."""
     return tuple(
         (f"{module}.{name}", code_of(value))
         for (module, name), value in sorted(_training_names(), key=lambda item: item[0])
@@ -244,26 +274,38 @@ def replaced() -> tuple[tuple[str, str], ...]:
 
 
 class TrainedBy(Strict):
-    """Everything that decides a trained number besides Spec and seed, as it was when the training began."""
+    """What decides a trained number besides Spec and seed, as it was when the training began."""
 
-    mnemoscope: str  # our version; said, not compared: what counts is the source
-    source: str  # fingerprint of what trains
-    replaced: tuple[tuple[str, str], ...] = ()  # functions that somebody put in the place of ours, with their code
+    mnemoscope: str
+    """Our version; said, not compared: what counts is the source."""
+    source: str
+    """Fingerprint of what trains."""
+    replaced: tuple[tuple[str, str], ...] = ()
+    """Functions that somebody put in the place of ours, with their code."""
     jax: str
+    """JAX's version."""
     jaxlib: str
+    """Its compiler's version."""
     optax: str
-    prng: str  # the algorithm of random numbers
-    x64: bool  # floats of 64 bits
-    partitionable: bool  # how threefry counts
+    """Optax's version."""
+    prng: str
+    """The algorithm of random numbers."""
+    x64: bool
+    """Whether floats have 64 bits."""
+    partitionable: bool
+    """How threefry counts."""
     seed_offset: int
-    precision: str  # of matrix products
-    xla_flags: tuple[str, ...]  # those that may change a number
-    device: (
-        str  # the kind of device; a CPU by its model. Said, not compared: the bits of a sum may differ between kinds
-    )
+    """What JAX adds to every seed."""
+    precision: str
+    """The precision of matrix products."""
+    xla_flags: tuple[str, ...]
+    """Those that may change a number."""
+    device: str
+    """The kind of device; a CPU by its model. Said, not compared: the bits of a sum may differ
+    between kinds."""
 
     def program(self) -> str:
-        """The first 16 hexadecimal digits of the hash of all that must agree for seeds to be joined."""
+        """The hash of all that must agree for seeds to be joined: 16 hexadecimal digits."""
         compared = self.model_dump(mode="json", exclude={"mnemoscope", "device"})
         return hashlib.sha256(json.dumps(compared, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -311,5 +353,9 @@ def trained_by() -> TrainedBy:
 
 
 def described(origins: Iterable[TrainedBy | None]) -> list[str]:
-    """Each different origin in words, in the order of the alphabet; None is a training of 0.1, which kept none."""
-    return sorted({"Mnemoscope 0.1, which kept no fingerprint" if each is None else str(each) for each in origins})
+    """Each different origin in words, in the order of the alphabet.
+
+    None is a training of 0.1, which kept none.
+    """
+    unknown = "Mnemoscope 0.1, which kept no fingerprint"
+    return sorted({unknown if each is None else str(each) for each in origins})

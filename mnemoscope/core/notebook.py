@@ -1,6 +1,7 @@
-"""How a model, a trace, a run, a ledger and a verdict show themselves in a notebook: small tables, nothing but HTML.
+"""How a model, a trace, a run, a ledger and a verdict show themselves in a notebook: small tables.
 
-Whatever comes from outside is escaped. Colours are the notebook's own, but for verdicts and attention.
+Nothing but HTML. Whatever comes from outside is escaped. Colors are the notebook's own, but for
+verdicts and attention.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +10,12 @@ from typing import Any
 
 import numpy as np
 
-VERDICTS = {"reproduced": "#0a8a5a", "partly": "#a87400", "refuted": "#d0432c", "undecided": "#808894"}
+VERDICTS = {
+    "reproduced": "#0a8a5a",
+    "partly": "#a87400",
+    "refuted": "#d0432c",
+    "undecided": "#808894",
+}
 CELL = "padding: .15em .9em .15em 0; text-align: left; vertical-align: top"
 MOST = 24  # tokens of which attention is still drawn
 
@@ -24,16 +30,26 @@ def cell(value: Any) -> str:
 
 
 def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Safe:
-    """A caption over rows under a head."""
+    """A table.
+
+    Args:
+        caption: What stands over it.
+        head: The names of its columns.
+        rows: Its cells, row by row.
+    """
     top = "".join(f'<th style="{CELL}">{cell(x)}</th>' for x in head)
-    body = "".join(f'<tr>{"".join(f"""<td style="{CELL}">{cell(x)}</td>""" for x in row)}</tr>' for row in rows)
+    body = ""
+    for row in rows:
+        cells = "".join(f'<td style="{CELL}">{cell(x)}</td>' for x in row)
+        body += f"<tr>{cells}</tr>"
     title = f'<caption style="text-align: left; font-weight: 600">{cell(caption)}</caption>'
     return Safe(f'<table style="border-collapse: collapse">{title}<tr>{top}</tr>{body}</table>')
 
 
 def verdict(name: str) -> Safe:
     """A verdict in its colour."""
-    return Safe(f'<b style="color: {VERDICTS.get(name, "inherit")}">{escape(name)}</b>')
+    color = VERDICTS.get(name, "inherit")
+    return Safe(f'<b style="color: {color}">{escape(name)}</b>')
 
 
 def numbers(array: Any) -> str:
@@ -45,27 +61,40 @@ def numbers(array: Any) -> str:
 
 def attention(pattern: Any) -> Safe:
     """Attention of each head, rows ask and columns are seen; the darker, the more."""
-    found = np.asarray(pattern)
     heads = []
-    for head, rows in enumerate(found):
-        marks = "".join(
-            f'<rect x="{c * 10}" y="{r * 10}" width="10" height="10" fill="#0072b2" fill-opacity="{w:.3f}"/>'
-            for r, row in enumerate(rows) for c, w in enumerate(row) if w >= 0.005
-        )  # fmt: skip
-        size = 10 * len(rows)
-        frame = f'<rect width="{size}" height="{size}" fill="none" stroke="currentColor" stroke-opacity=".3"/>'
-        drawing = (
-            f'<svg width="{size}" height="{size}" role="img" aria-label="attention of head {head}">{marks}{frame}</svg>'
-        )
-        heads.append(f'<span style="display: inline-block; margin-right: 1em">head {head}<br>{drawing}</span>')
+    for head, rows in enumerate(np.asarray(pattern)):
+        drawing = _attention_of_head(head, rows)
+        style = "display: inline-block; margin-right: 1em"
+        heads.append(f'<span style="{style}">head {head}<br>{drawing}</span>')
     return Safe("".join(heads))
+
+
+def _attention_of_head(head: int, rows: np.ndarray) -> str:
+    marks = ""
+    for r, row in enumerate(rows):
+        for c, weight in enumerate(row):
+            if weight >= 0.005:
+                marks += (
+                    f'<rect x="{c * 10}" y="{r * 10}" width="10" height="10" '
+                    f'fill="#0072b2" fill-opacity="{weight:.3f}"/>'
+                )
+    size = 10 * len(rows)
+    frame = (
+        f'<rect width="{size}" height="{size}" fill="none" '
+        'stroke="currentColor" stroke-opacity=".3"/>'
+    )
+    label = f'role="img" aria-label="attention of head {head}"'
+    return f'<svg width="{size}" height="{size}" {label}>{marks}{frame}</svg>'
 
 
 def trace(sites: Mapping[str, Any], axes: Mapping[str, str]) -> Safe:
     """Every site's axes and range, and the attention patterns of a short prompt."""
     rows = [(name, axes.get(name, ""), numbers(value)) for name, value in sites.items()]
-    shown = {name: x for name, x in sites.items() if name.endswith("hook_pattern") and np.shape(x)[-1] <= MOST}
-    drawn = "".join(f"<p>{escape(name)}</p>{attention(x)}" for name, x in shown.items() if np.ndim(x) == 3)
+    drawn = ""
+    for name, x in sites.items():
+        is_short = name.endswith("hook_pattern") and np.shape(x)[-1] <= MOST
+        if is_short and np.ndim(x) == 3:
+            drawn += f"<p>{escape(name)}</p>{attention(x)}"
     return Safe(table(f"Trace of {len(sites)} sites", ("site", "axes", "values"), rows) + drawn)
 
 
@@ -80,6 +109,11 @@ def losses(steps: Sequence[int], by_seed: Any) -> Safe:
             for s, y in zip(steps, curve, strict=True)
             if np.isfinite(y)
         )
-        lines.append(f'<polyline points="{points}" fill="none" stroke="#0072b2" stroke-opacity=".5"/>')
-    frame = '<svg width="304" height="84" viewBox="-2 -2 304 84" role="img" aria-label="loss of each seed through training">'
+        lines.append(
+            f'<polyline points="{points}" fill="none" stroke="#0072b2" stroke-opacity=".5"/>'
+        )
+    frame = (
+        '<svg width="304" height="84" viewBox="-2 -2 304 84" role="img" '
+        'aria-label="loss of each seed through training">'
+    )
     return Safe(f"{frame}{''.join(lines)}</svg><br>loss, 0 to {top:.3g}, over {steps[-1]:,} steps")

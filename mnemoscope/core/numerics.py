@@ -1,8 +1,9 @@
 """Numbers that do not depend on the user's environment.
 
-JAX reads its random numbers' algorithm, the width of floats and more from environment variables. The same Spec and
-seed must draw and train the same whatever they say, so everything that trains, measures or judges runs inside
-`fixed_numerics`. What cannot be set here (XLA's own flags) is recorded with every run (`mnemoscope.core.fingerprint`).
+JAX reads its random numbers' algorithm, the width of floats and more from environment variables.
+The same Spec and seed must draw and train the same whatever they say, so everything that trains,
+measures or judges runs inside `fixed_numerics`. What cannot be set here (XLA's own flags) is
+recorded with every run (`mnemoscope.core.fingerprint`).
 """
 
 from collections.abc import Iterator
@@ -27,11 +28,13 @@ def setting(name: str) -> Any:
 
 @contextmanager
 def fixed_numerics() -> Iterator[None]:
-    """Inside, and in this thread, JAX computes with the settings in FIXED and seeds are not shifted.
+    """Inside, and in this thread, JAX computes with the settings in FIXED; seeds are not shifted.
 
-    Also a decorator. What stands as it should is left alone: JAX compiles anew for a setting that was touched.
+    Also a decorator. What stands as it should is left alone: JAX compiles anew for a setting that
+    was touched.
     """
-    # there is no scope for this one; nobody shifts all seeds of a process and wants them shifted only for others
+    # there is no scope for this one; nobody shifts all seeds of a process and wants them shifted
+    # only for others
     if setting("random_seed_offset"):
         jax.config.update("jax_random_seed_offset", 0)
     with ExitStack() as scopes:

@@ -1,7 +1,8 @@
-"""Seeds along a leading axis, shared out over the devices: the one way in which anything runs for many seeds.
+"""Seeds along a leading axis, shared out over the devices: how anything runs for many seeds.
 
-Each device takes an equal share of the seeds. Inside a device, `lanes` seeds advance together (an accelerator has
-thousands of lanes); None takes them one after another, which is what a CPU core wants: its cache holds one seed.
+Each device takes an equal share of the seeds. Inside a device, `lanes` seeds advance together (an
+accelerator has thousands of lanes); None takes them one after another, which is what a CPU core
+wants: its cache holds one seed.
 """
 
 import warnings
@@ -15,7 +16,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from mnemoscope.core.errors import Notice, UserError
 
-BY_SEED, SAME = PartitionSpec("seed"), PartitionSpec()
+BY_SEED = PartitionSpec("seed")
+SAME = PartitionSpec()
 OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"  # what a device says of which too much was asked
 
 
@@ -27,7 +29,8 @@ def different_seeds(seeds: Any) -> tuple[int, ...]:
         wanted = ()
     if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
         raise UserError(
-            f"seeds must be different whole numbers from 0 up, at least one, for example range(8), got {seeds!r}"
+            "seeds must be different whole numbers from 0 up, at least one, "
+            f"for example range(8), got {seeds!r}"
         )
     return wanted
 
@@ -38,7 +41,13 @@ def device_mesh(n_seeds: int) -> Mesh:
 
 
 def lanes_for(mesh: Mesh, n_seeds: int, at_most: int | None = None) -> int | None:
-    """How many seeds advance together on each device of the mesh."""
+    """How many seeds advance together on each device of a mesh; None: one after another.
+
+    Args:
+        mesh: The devices.
+        n_seeds: Seeds in all.
+        at_most: The most that may advance together; None: as many as there are.
+    """
     if mesh.devices.flat[0].platform == "cpu":
         return None
     share = -(-n_seeds // mesh.size)
@@ -46,33 +55,50 @@ def lanes_for(mesh: Mesh, n_seeds: int, at_most: int | None = None) -> int | Non
 
 
 def spread(mesh: Mesh, tree: Any) -> Any:
-    """Put a seed axis on the devices; the last seed stands in where the number does not divide evenly."""
+    """Put a seed axis on the devices; the last seed stands in where there are too few."""
 
     def place(x: Any) -> Any:
-        x = np.asarray(x)  # on the host: an eager JAX operation would be compiled for every new shape
-        x = np.concatenate([x, np.repeat(x[-1:], -len(x) % mesh.size, axis=0)])
+        # on the host: an eager JAX operation would be compiled for every new shape
+        x = np.asarray(x)
+        n_missing = -len(x) % mesh.size
+        x = np.concatenate([x, np.repeat(x[-1:], n_missing, axis=0)])
         return jax.device_put(x, NamedSharding(mesh, BY_SEED))
 
     return jax.tree.map(place, tree)
 
 
 def for_each_seed(f: Callable[..., Any], mesh: Mesh, lanes: int | None) -> Callable[..., Any]:
-    """g(each, *same) = f(one seed's part of each, *same) for every seed; `same` is the same for all of them."""
+    """g(each, *same) = f(one seed's part of each, *same) for every seed.
+
+    Args:
+        f: What is computed for one seed; whatever else it takes is the same for all of them.
+        mesh: The devices.
+        lanes: How many seeds advance together on each; None: one after another.
+    """
 
     def one_device(each: Any, *same: Any) -> Any:
         return jax.lax.map(lambda one: f(one, *same), each, batch_size=lanes)
 
     def run(each: Any, *same: Any) -> Any:
         specs = (BY_SEED, *(SAME for _ in same))
-        return jax.shard_map(one_device, mesh=mesh, in_specs=specs, out_specs=BY_SEED, check_vma=False)(each, *same)
+        on_mesh = jax.shard_map(
+            one_device, mesh=mesh, in_specs=specs, out_specs=BY_SEED, check_vma=False
+        )
+        return on_mesh(each, *same)
 
     return run
 
 
 def on_devices(f: Callable[[Any], Any], n: int, at_most: int | None = None) -> Callable[[Any], Any]:
-    """g(each) = f(one part of each) for every one of n parts, compiled once, on all devices; NumPy arrays come back.
+    """g(each) = f(one part of each) for every part, compiled once, on all devices.
 
-    `at_most` of them advance together on an accelerator, and half as many, with a warning, where these do not fit its memory.
+    NumPy arrays come back.
+
+    Args:
+        f: What is computed for one part.
+        n: How many parts there are.
+        at_most: The most that advance together on an accelerator; half as many, with a warning,
+            where these do not fit its memory.
     """
     mesh = device_mesh(n)
     lanes = lanes_for(mesh, n, at_most)
@@ -87,9 +113,15 @@ def on_devices(f: Callable[[Any], Any], n: int, at_most: int | None = None) -> C
                 if OUT_OF_MEMORY not in str(error):
                     raise
                 if lanes is None or lanes == 1:
-                    raise UserError("what is measured on one seed does not fit the device's memory") from error
-                lanes, most = lanes // 2, lanes
-                message = f"{most} seeds at once do not fit the device's memory; measuring {lanes} at once"
+                    raise UserError(
+                        "what is measured on one seed does not fit the device's memory"
+                    ) from error
+                too_many = lanes
+                lanes = lanes // 2
+                message = (
+                    f"{too_many} seeds at once do not fit the device's memory; "
+                    f"measuring {lanes} at once"
+                )
                 warnings.warn(message, Notice, stacklevel=2)
                 run = jax.jit(for_each_seed(f, mesh, lanes))
 

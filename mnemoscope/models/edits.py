@@ -2,9 +2,9 @@
 
     Edit(site, mask, value):   x  <-  where(mask, value, x)
 
-Mask and value have the rank of the site; an axis of size 1 stands for all of that axis. Because an edit is an array
-and not a callback, knocking out every head in turn is one `vmap` over masks and one compilation. An edit whose site
-the model does not have raises: it never passes in silence.
+Mask and value have the rank of the site; an axis of size 1 stands for all of that axis. Because an
+edit is an array and not a callback, knocking out every head in turn is one `vmap` over masks and
+one compilation. An edit whose site the model does not have raises: it never passes in silence.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,24 +24,37 @@ class Edit:
     """Put `value` at `site` wherever `mask` is true."""
 
     site: str = field(metadata={"static": True})
+    """The full name of the site."""
     mask: Bool[Array, "..."]
+    """Where the value is put."""
     value: Float[Array, "..."]
+    """What is put there."""
 
     def apply(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
-        for name, part in (("mask", self.mask), ("value", self.value)):
-            fits = part.ndim == x.ndim and all(p in (1, n) for p, n in zip(part.shape, x.shape, strict=True))
-            if not fits:
-                raise UserError(f"the {name} of an edit at {self.site!r} has shape {part.shape}; allowed: {x.shape} "
-                                "with any axis 1")  # fmt: skip
+        """What the site holds after the edit, if it held x."""
+        self._check_shape("mask", self.mask.shape, x.shape)
+        self._check_shape("value", self.value.shape, x.shape)
         return jnp.where(self.mask, self.value, x)
 
+    def _check_shape(self, name: str, own: tuple[int, ...], site: tuple[int, ...]) -> None:
+        if len(own) == len(site) and all(n in (1, m) for n, m in zip(own, site, strict=True)):
+            return
+        raise UserError(
+            f"the {name} of an edit at {self.site!r} has shape {own}; allowed: {site} "
+            "with any axis 1"
+        )
 
-def recorder(config: Sited, edits: tuple[Edit, ...]) -> tuple[Callable[[str, Array], Array], dict[str, Array]]:
-    """`site(name, x)`, which every named value of a forward pass goes through: it applies the edits there and records the result.
 
-    The second is the record, which fills while the pass runs. An edit at a site that this model does not have raises.
+def recorder(
+    config: Sited, edits: tuple[Edit, ...]
+) -> tuple[Callable[[str, Array], Array], dict[str, Array]]:
+    """`site(name, x)`, which every named value of a forward pass goes through, and its record.
+
+    `site` applies the edits of that name and records the result; the record fills while the pass
+    runs. An edit at a site that this model does not have raises.
     """
-    sites, trace = config.sites(), {}
+    sites = config.sites()
+    trace: dict[str, Array] = {}
     for edit in edits:
         if edit.site not in sites:
             raise UserError(unknown("site", edit.site, sites))
@@ -57,13 +70,27 @@ def recorder(config: Sited, edits: tuple[Edit, ...]) -> tuple[Callable[[str, Arr
 
 
 def replace(site: str, value: Array, mask: Array | None = None) -> Edit:
-    """Put `value` at the site, everywhere or where `mask` says."""
+    """Put a value at a site.
+
+    Args:
+        site: The full name of the site.
+        value: What is put there.
+        mask: Where; None: everywhere.
+    """
     value = jnp.asarray(value, dtype=float)
-    return Edit(site, jnp.ones((1,) * value.ndim, bool) if mask is None else jnp.asarray(mask, bool), value)
+    everywhere = (1,) * value.ndim
+    where = jnp.ones(everywhere, bool) if mask is None else jnp.asarray(mask, bool)
+    return Edit(site, where, value)
 
 
 def patch(site: str, trace: Mapping[str, Array], mask: Array | None = None) -> Edit:
-    """Put what another run had at the site: activation patching."""
+    """Put what another run had at the site: activation patching.
+
+    Args:
+        site: The full name of the site.
+        trace: What the other run saw, by site.
+        mask: Where; None: everywhere.
+    """
     if site not in trace:
         raise UserError(unknown("site in the trace to patch from", site, trace))
     return replace(site, trace[site], mask)
@@ -74,18 +101,27 @@ def head_mask(config: Sited, heads: tuple[int, ...]) -> Bool[Array, "1 head 1"]:
     for head in heads:
         if not 0 <= head < config.n_heads:
             raise UserError(f"unknown head {head}; allowed: 0 to {config.n_heads - 1}")
-    return jnp.array([h in heads for h in range(config.n_heads)])[None, :, None]
+    is_chosen = jnp.array([head in heads for head in range(config.n_heads)])
+    return is_chosen[None, :, None]
 
 
 def knock_out_head(config: Sited, layer: int, head: int, mean: Array | None = None) -> Edit:
-    """Silence one head's output z: to zero, or to a given mean (pos head d_head)."""
+    """Silence one head's output z.
+
+    Args:
+        config: The model.
+        layer: The head's layer.
+        head: Its number in the layer.
+        mean: What it says instead (pos head d_head); None: zero.
+    """
     value = jnp.zeros((1, 1, 1)) if mean is None else mean
     return replace(f"blocks.{layer}.attn.hook_z", value, head_mask(config, (head,)))
 
 
 def knock_out_mlp(layer: int, mean: Array | None = None) -> Edit:
     """Silence a feed-forward layer's output: to zero, or to a given mean (pos d_model)."""
-    return replace(f"blocks.{layer}.hook_mlp_out", jnp.zeros((1, 1)) if mean is None else mean)
+    value = jnp.zeros((1, 1)) if mean is None else mean
+    return replace(f"blocks.{layer}.hook_mlp_out", value)
 
 
 def force_pattern(
@@ -95,7 +131,15 @@ def force_pattern(
     pattern: Float[Array, "pos key_pos"],
     rows: Bool[Array, "pos"] | None = None,
 ) -> Edit:
-    """Make one head attend as `pattern` says, on all query rows or on the chosen ones."""
+    """Make one head attend as a pattern says.
+
+    Args:
+        config: The model.
+        layer: The head's layer.
+        head: Its number in the layer.
+        pattern: Where it attends.
+        rows: The query positions at which it does; None: all of them.
+    """
     mask = jnp.moveaxis(head_mask(config, (head,)), 1, 0)
     if rows is not None:
         mask = mask & rows[None, :, None]

@@ -1,4 +1,7 @@
-"""A model to hold in the hand: its shape and its weights, with `run_with_cache` as TransformerLens users expect."""
+"""A model to hold in the hand: its shape and its weights.
+
+`run_with_cache` does what TransformerLens users expect.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +19,14 @@ from mnemoscope.models.forward import forward
 
 
 class Cache(Mapping[str, Array]):
-    """A trace that answers to full names and to TransformerLens's short ones: `cache["pattern", 0]`."""
+    """A trace that answers to full names and to TransformerLens's short ones.
+
+    `cache["pattern", 0]` is `cache["blocks.0.attn.hook_pattern"]`.
+    """
 
     def __init__(self, config: Sited, trace: Mapping[str, Array]):
-        self.config, self.trace = config, dict(trace)
+        self.config = config
+        self.trace = dict(trace)
 
     def __getitem__(self, name: str | tuple[str, int]) -> Array:
         return self.trace[full_site_name(self.config, name)]
@@ -48,17 +55,23 @@ class Transformer:
     """One model of one seed. Being a pytree, it goes through `jit` and `vmap` like an array."""
 
     config: ModelConfig = field(metadata={"static": True})
+    """Its shape."""
     params: Params
+    """Its weights by name."""
 
     def __call__(self, tokens: Tokens, edits: Iterable[Edit] = ()) -> Logits:
         """Logits after every token of one sequence."""
         return forward(self.config, self.params, tokens, edits)[0]
 
-    def run_with_trace(self, tokens: Tokens, edits: Iterable[Edit] = ()) -> tuple[Logits, dict[str, Array]]:
+    def run_with_trace(
+        self, tokens: Tokens, edits: Iterable[Edit] = ()
+    ) -> tuple[Logits, dict[str, Array]]:
         """Logits and the plain trace, unchecked: for use inside `jit` and `vmap`."""
         return forward(self.config, self.params, tokens, edits)
 
-    def run_with_cache(self, tokens: Tokens | Sequence[int], edits: Iterable[Edit] = ()) -> tuple[Logits, Cache]:
+    def run_with_cache(
+        self, tokens: Tokens | Sequence[int], edits: Iterable[Edit] = ()
+    ) -> tuple[Logits, Cache]:
         """Logits and every site's value for one prompt, which is checked first."""
         logits, trace = forward(self.config, self.params, self.check(tokens), edits)
         return logits, Cache(self.config, trace)
@@ -66,18 +79,29 @@ class Transformer:
     def check(self, tokens: Tokens | Sequence[int]) -> Tokens:
         """The prompt as an array, or an error that says what a prompt may be."""
         array = row_of(tokens)
-        d_vocab, places = self.params["embed.W_E"].shape[0], self.params.get("pos_embed.W_pos")
-        n_ctx = array.size if places is None else places.shape[0]  # without positions any length will do
-        if array.ndim != 1 or not 1 <= array.size <= n_ctx or array.dtype.kind not in "iu":
-            most = "or more" if places is None else f"to {n_ctx}"
-            raise UserError(f"a prompt is one row of 1 {most} whole numbers, got {array.dtype} {array.shape}")
+        d_vocab = self.params["embed.W_E"].shape[0]
+        positions = self.params.get("pos_embed.W_pos")
+        n_ctx = (
+            array.size if positions is None else positions.shape[0]
+        )  # without, any length will do
+        is_row = array.ndim == 1 and 1 <= array.size <= n_ctx
+        if not is_row or array.dtype.kind not in "iu":
+            most = "or more" if positions is None else f"to {n_ctx}"
+            raise UserError(
+                f"a prompt is one row of 1 {most} whole numbers, got {array.dtype} {array.shape}"
+            )
         if array.min() < 0 or array.max() >= d_vocab:
             raise UserError(f"tokens are 0 to {d_vocab - 1}, got {array.tolist()}")
         return jnp.asarray(array)
 
     def _repr_html_(self) -> str:
-        c, still = self.config, self.config.frozen_names()
-        rows = [(name, notebook.numbers(x), "frozen" if name in still else "") for name, x in self.params.items()]
-        title = f"Transformer: n_layers {c.n_layers}, n_heads {c.n_heads}, d_model {c.d_model}, d_mlp {c.d_mlp}, norm {c.norm}"
+        frozen = self.config.frozen_names()
+        rows = [
+            (name, notebook.numbers(x), "frozen" if name in frozen else "")
+            for name, x in self.params.items()
+        ]
+        shape = ("n_layers", "n_heads", "d_model", "d_mlp", "norm")
+        title = ", ".join(f"{name} {getattr(self.config, name)}" for name in shape)
         total = sum(int(np.size(x)) for x in self.params.values())
-        return notebook.table(f"{title}; {total:,} numbers", ("parameter", "values", ""), rows)
+        caption = f"Transformer: {title}; {total:,} numbers"
+        return notebook.table(caption, ("parameter", "values", ""), rows)

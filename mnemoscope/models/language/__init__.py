@@ -1,4 +1,4 @@
-"""WHAT OTHERS TRAINED: language models of the Llama and GPT-NeoX types, read from a file and run like our own."""
+"""WHAT OTHERS TRAINED: language models (Llama, GPT-NeoX), read from a file and run like our own."""
 
 from mnemoscope.models.language.config import LanguageConfig
 from mnemoscope.models.language.find import find_weights
@@ -6,4 +6,12 @@ from mnemoscope.models.language.forward import LanguageModel, forward
 from mnemoscope.models.language.read import read_model, read_tokenizer
 from mnemoscope.models.language.tokens import Tokenizer
 
-__all__ = ["LanguageConfig", "LanguageModel", "Tokenizer", "find_weights", "forward", "read_model", "read_tokenizer"]
+__all__ = [
+    "LanguageConfig",
+    "LanguageModel",
+    "Tokenizer",
+    "find_weights",
+    "forward",
+    "read_model",
+    "read_tokenizer",
+]

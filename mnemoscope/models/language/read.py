@@ -1,19 +1,24 @@
-"""Models from files: a GGUF file of the Llama type, or a folder with config.json and *.safetensors (Llama or GPT-NeoX).
+"""Models from files: GGUF files (Llama), or config.json and *.safetensors (Llama or GPT-NeoX).
 
-A file's tensors are matrices y = M x; ours act on rows, x W, with the heads as an axis of their own. So
+A file's tensors are matrices y = M x; ours act on rows, x W, with the heads as an axis of their
+own. So
 
-    W_Q[h] = M_q[h * d_head : (h + 1) * d_head].T        W_O[h] = M_o[:, h * d_head : (h + 1) * d_head].T
+    W_Q[h] = M_q[h * d_head : (h + 1) * d_head].T
+    W_O[h] = M_o[:, h * d_head : (h + 1) * d_head].T
 
-GPT-NeoX has one matrix for queries, keys and values: three blocks for each head in turn. A GGUF file of the Llama type turns
-dimensions 2i and 2i + 1 of a head together; its rows are put in the order of `forward`, which turns i and i + d_head / 2.
+GPT-NeoX has one matrix for queries, keys and values: three blocks for each head in turn. A GGUF
+file of the Llama type turns dimensions 2i and 2i + 1 of a head together; its rows are put in the
+order of `forward`, which turns i and i + d_head / 2.
 
-What cannot be read says why in one line. A tensor that the forward pass would not use is refused: leaving it out would be silent.
+What cannot be read says why in one line. A tensor that the forward pass would not use is refused:
+leaving it out would be silent.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,35 +32,51 @@ from mnemoscope.models.language.tokens import Tokenizer
 
 Tensors = dict[str, Callable[[], np.ndarray]]  # by name; a tensor is read when it is asked for
 GGUF_TYPES = ("F32", "F16", "Q8_0", "Q4_0", "Q4_1")
+# the parts of a GGUF file's names, and what a folder calls them
 GGUF_NAMES = {
-    "token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
-    "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
-}  # fmt: skip
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
 # buffers of old checkpoints that hold no weights: masks, and angles that follow from the base
 NO_WEIGHTS = re.compile(r".*\.(rotary_emb\.inv_freq|attention\.bias|attention\.masked_bias)$")
+# what is raised where a file says anything else than it should
+DAMAGE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+    OSError,
+)
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Around whatever takes a file at its word: one that says anything else than it should is refused in one line."""
+    """Around whatever takes a file at its word: a damaged one is refused in one line."""
     try:
         yield
     except UserError:
         raise
-    except (
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-        MemoryError,
-        OSError,
-    ) as error:
+    except DAMAGE as error:
         said = f"{type(error).__name__}: {short(str(error))}"
-        raise UserError(f"{str(path)!r} is damaged, or not of a kind that can be read ({said})") from None
+        raise UserError(
+            f"{str(path)!r} is damaged, or not of a kind that can be read ({said})"
+        ) from None
+
+
+# ---- models
 
 
 def read_model(path: Path) -> LanguageModel:
@@ -70,50 +91,154 @@ def _model(path: Path) -> LanguageModel:
     left = [name for name in tensors if not NO_WEIGHTS.fullmatch(name)]
     if left:
         raise UserError(
-            f"{str(path)!r} has {len(left)} tensors that a {config.kind} model of this shape does not use: {left[0]!r}"
+            f"{str(path)!r} has {len(left)} tensors that a {config.kind} model of this shape "
+            f"does not use: {left[0]!r}"
         )
     for name, shape in config.shapes().items():
         if found[name].shape != shape:
-            raise UserError(f"{name} in {str(path)!r} has shape {found[name].shape}; its configuration says {shape}")
+            raise UserError(
+                f"{name} in {str(path)!r} has shape {found[name].shape}; "
+                f"its configuration says {shape}"
+            )
     return LanguageModel(config, found)
 
 
+def _take(tensors: Tensors, name: str) -> Float[np.ndarray, "..."]:
+    """One tensor in float32; each is taken once, so that what is left was not used."""
+    if name not in tensors:
+        none_left = "" if tensors else ": there are none left"
+        raise UserError(f"the tensor {name!r} is missing{none_left}")
+    return np.asarray(tensors.pop(name)(), np.float32)
+
+
+def _heads(
+    matrix: Float[np.ndarray, "rows d_model"], heads: int
+) -> Float[np.ndarray, "head d_model d_head"]:
+    by_head = matrix.reshape(heads, -1, matrix.shape[1])
+    return np.ascontiguousarray(by_head.transpose(0, 2, 1))
+
+
+def _from_heads(
+    matrix: Float[np.ndarray, "d_model columns"], heads: int
+) -> Float[np.ndarray, "head d_head d_model"]:
+    return np.ascontiguousarray(matrix.T.reshape(heads, -1, matrix.shape[0]))
+
+
+def _llama(config: LanguageConfig, tensors: Tensors) -> Params:
+    """The tensors of a Llama folder under our names."""
+
+    def take(name: str) -> np.ndarray:
+        return _take(tensors, f"{name}.weight")
+
+    params: Params = {"embed.W_E": take("model.embed_tokens")}
+    for layer in range(config.n_layers):
+        ours = f"blocks.{layer}"
+        theirs = f"model.layers.{layer}"
+        params[f"{ours}.ln1.w"] = take(f"{theirs}.input_layernorm")
+        for name, heads in config.heads_of_qkv().items():
+            projection = take(f"{theirs}.self_attn.{name.lower()}_proj")
+            params[f"{ours}.attn.W_{name}"] = _heads(projection, heads)
+        projection = take(f"{theirs}.self_attn.o_proj")
+        params[f"{ours}.attn.W_O"] = _from_heads(projection, config.n_heads)
+        params[f"{ours}.ln2.w"] = take(f"{theirs}.post_attention_layernorm")
+        for name, proj in (("gate", "gate_proj"), ("in", "up_proj"), ("out", "down_proj")):
+            matrix = take(f"{theirs}.mlp.{proj}")
+            params[f"{ours}.mlp.W_{name}"] = np.ascontiguousarray(matrix.T)
+    params["ln_final.w"] = take("model.norm")
+    if config.tied:
+        tensors.pop("lm_head.weight", None)  # some folders hold the embedding a second time
+    else:
+        params["unembed.W_U"] = np.ascontiguousarray(take("lm_head").T)
+    return params
+
+
+def _neox(config: LanguageConfig, tensors: Tensors) -> Params:
+    """The tensors of a GPT-NeoX folder under our names."""
+
+    def both(name: str) -> tuple[np.ndarray, np.ndarray]:
+        return _take(tensors, f"{name}.weight"), _take(tensors, f"{name}.bias")
+
+    params: Params = {"embed.W_E": _take(tensors, "gpt_neox.embed_in.weight")}
+    for layer in range(config.n_layers):
+        ours = f"blocks.{layer}"
+        theirs = f"gpt_neox.layers.{layer}"
+        params[f"{ours}.ln1.w"], params[f"{ours}.ln1.b"] = both(f"{theirs}.input_layernorm")
+        weight, bias = both(f"{theirs}.attention.query_key_value")
+        # head, one of query, key and value, d_head, d_model
+        weights = weight.reshape(config.n_heads, 3, -1, weight.shape[1])
+        biases = bias.reshape(config.n_heads, 3, -1)
+        for i, name in enumerate("QKV"):
+            by_head = weights[:, i].transpose(0, 2, 1)
+            params[f"{ours}.attn.W_{name}"] = np.ascontiguousarray(by_head)
+            params[f"{ours}.attn.b_{name}"] = np.ascontiguousarray(biases[:, i])
+        weight, params[f"{ours}.attn.b_O"] = both(f"{theirs}.attention.dense")
+        params[f"{ours}.attn.W_O"] = _from_heads(weight, config.n_heads)
+        norm = both(f"{theirs}.post_attention_layernorm")
+        params[f"{ours}.ln2.w"], params[f"{ours}.ln2.b"] = norm
+        for name, dense in (("in", "dense_h_to_4h"), ("out", "dense_4h_to_h")):
+            weight, params[f"{ours}.mlp.b_{name}"] = both(f"{theirs}.mlp.{dense}")
+            params[f"{ours}.mlp.W_{name}"] = np.ascontiguousarray(weight.T)
+    params["ln_final.w"], params["ln_final.b"] = both("gpt_neox.final_layer_norm")
+    if not config.tied:
+        params["unembed.W_U"] = np.ascontiguousarray(_take(tensors, "embed_out.weight").T)
+    return params
+
+
+# ---- tokenizers
+
+
 def read_tokenizer(path: Path) -> Tokenizer:
-    """The byte-level tokenizer that comes with a model: inside a GGUF file, or tokenizer.json in a folder."""
+    """The byte-level tokenizer of a model: in its GGUF file, or tokenizer.json in its folder."""
     with _reading(path):
-        found = _tokenizer(path)
-        if not all(
-            isinstance(text, str) for text in (*found.vocabulary, *(part for pair in found.merges for part in pair))
-        ):
+        found = _folder_tokenizer(path) if path.is_dir() else _gguf_tokenizer(path)
+        parts = [part for pair in found.merges for part in pair]
+        if not all(isinstance(text, str) for text in (*found.vocabulary, *parts)):
             raise TypeError("a token or a merge is no text")
         return found
 
 
-def _tokenizer(path: Path) -> Tokenizer:
-    if path.is_dir():
-        data = _json(path / "tokenizer.json")
-        if data.get("model", {}).get("type") != "BPE":
-            raise UserError(f"the tokenizer in {str(path)!r} is {data.get('model', {}).get('type')!r}; allowed: 'BPE'")
-        numbers = data["model"]["vocab"] | {added["content"]: added["id"] for added in data.get("added_tokens", ())}
-        vocabulary = {number: token for token, number in numbers.items()}
-        if max(vocabulary) > 2 * len(vocabulary) + 1000:  # a few numbers may be unused
-            raise UserError(
-                f"the tokenizer in {str(path)!r} numbers one of its {len(vocabulary)} tokens {max(vocabulary)}"
-            )
-        merges = [m if isinstance(m, list) else m.split(" ") for m in data["model"]["merges"]]
-        words = tuple(vocabulary.get(i, "") for i in range(max(vocabulary) + 1))
-        return Tokenizer(words, tuple((a, b) for a, b in merges), '"individual_digits": true' in json.dumps(data))
+def _folder_tokenizer(path: Path) -> Tokenizer:
+    data = _json(path / "tokenizer.json")
+    kind = data.get("model", {}).get("type")
+    if kind != "BPE":
+        raise UserError(f"the tokenizer in {str(path)!r} is {kind!r}; allowed: 'BPE'")
+    added = {token["content"]: token["id"] for token in data.get("added_tokens", ())}
+    numbers = data["model"]["vocab"] | added
+    token_of = {number: token for token, number in numbers.items()}
+    last = max(token_of)
+    if last > 2 * len(token_of) + 1000:  # a few numbers may be unused
+        raise UserError(
+            f"the tokenizer in {str(path)!r} numbers one of its {len(token_of)} tokens {last}"
+        )
+    merges = []
+    for merge in data["model"]["merges"]:
+        first, second = merge if isinstance(merge, list) else merge.split(" ")
+        merges.append((first, second))
+    vocabulary = tuple(token_of.get(number, "") for number in range(last + 1))
+    single_digits = '"individual_digits": true' in json.dumps(data)  # wherever it stands
+    return Tokenizer(vocabulary, tuple(merges), single_digits)
+
+
+def _gguf_tokenizer(path: Path) -> Tokenizer:
     fields = _reader(path).fields
 
     def value(name: str) -> Any:
         return _field(path, fields, f"tokenizer.ggml.{name}")
 
+    # whether every digit is a word of its own, by the kind of cut
     kinds = {"smollm": True, "gpt-2": False, "default": False}
     if value("model") != "gpt2" or value("pre") not in kinds:
         came = f"{value('model')!r} with {value('pre')!r}"
-        raise UserError(f"the tokenizer in {str(path)!r} is {came}; allowed: 'gpt2' with {', '.join(kinds)}")
-    pairs = tuple((a, b) for a, b in (merge.split(" ") for merge in value("merges")))
-    return Tokenizer(tuple(value("tokens")), pairs, kinds[value("pre")])
+        allowed = f"'gpt2' with {', '.join(kinds)}"
+        raise UserError(f"the tokenizer in {str(path)!r} is {came}; allowed: {allowed}")
+    merges = []
+    for merge in value("merges"):
+        first, second = merge.split(" ")
+        merges.append((first, second))
+    return Tokenizer(tuple(value("tokens")), tuple(merges), kinds[value("pre")])
+
+
+# ---- folders
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -125,118 +250,84 @@ def _json(path: Path) -> dict[str, Any]:
         raise UserError(f"{str(path)!r} cannot be read: {error}") from None
 
 
-def _take(tensors: Tensors, name: str) -> Float[np.ndarray, "..."]:
-    """One tensor in float32; each is taken once, so that what is left was not used."""
-    if name not in tensors:
-        raise UserError(
-            f"the tensor {name!r} is missing" if tensors else f"the tensor {name!r} is missing: there are none left"
-        )
-    return np.asarray(tensors.pop(name)(), np.float32)
-
-
-def _heads(matrix: Float[np.ndarray, "rows d_model"], heads: int) -> Float[np.ndarray, "head d_model d_head"]:
-    return np.ascontiguousarray(matrix.reshape(heads, -1, matrix.shape[1]).transpose(0, 2, 1))
-
-
-def _from_heads(matrix: Float[np.ndarray, "d_model columns"], heads: int) -> Float[np.ndarray, "head d_head d_model"]:
-    return np.ascontiguousarray(matrix.T.reshape(heads, -1, matrix.shape[0]))
-
-
-def _llama(config: LanguageConfig, tensors: Tensors) -> Params:
-    def take(name: str) -> np.ndarray:
-        return _take(tensors, f"{name}.weight")
-
-    params: Params = {"embed.W_E": take("model.embed_tokens")}
-    for layer in range(config.n_layers):
-        ours, theirs = f"blocks.{layer}", f"model.layers.{layer}"
-        params[f"{ours}.ln1.w"] = take(f"{theirs}.input_layernorm")
-        for name, heads in (("Q", config.n_heads), ("K", config.n_kv_heads), ("V", config.n_kv_heads)):
-            params[f"{ours}.attn.W_{name}"] = _heads(take(f"{theirs}.self_attn.{name.lower()}_proj"), heads)
-        params[f"{ours}.attn.W_O"] = _from_heads(take(f"{theirs}.self_attn.o_proj"), config.n_heads)
-        params[f"{ours}.ln2.w"] = take(f"{theirs}.post_attention_layernorm")
-        for name, proj in (("gate", "gate_proj"), ("in", "up_proj"), ("out", "down_proj")):
-            params[f"{ours}.mlp.W_{name}"] = np.ascontiguousarray(take(f"{theirs}.mlp.{proj}").T)
-    params["ln_final.w"] = take("model.norm")
-    if config.tied:
-        tensors.pop("lm_head.weight", None)  # some folders hold the embedding a second time
-    else:
-        params["unembed.W_U"] = np.ascontiguousarray(take("lm_head").T)
-    return params
-
-
-def _neox(config: LanguageConfig, tensors: Tensors) -> Params:
-    def both(name: str) -> tuple[np.ndarray, np.ndarray]:
-        return _take(tensors, f"{name}.weight"), _take(tensors, f"{name}.bias")
-
-    params: Params = {"embed.W_E": _take(tensors, "gpt_neox.embed_in.weight")}
-    for layer in range(config.n_layers):
-        ours, theirs = f"blocks.{layer}", f"gpt_neox.layers.{layer}"
-        params[f"{ours}.ln1.w"], params[f"{ours}.ln1.b"] = both(f"{theirs}.input_layernorm")
-        weight, bias = both(f"{theirs}.attention.query_key_value")
-        fused, biases = weight.reshape(config.n_heads, 3, -1, weight.shape[1]), bias.reshape(config.n_heads, 3, -1)
-        for i, name in enumerate("QKV"):
-            params[f"{ours}.attn.W_{name}"] = np.ascontiguousarray(fused[:, i].transpose(0, 2, 1))
-            params[f"{ours}.attn.b_{name}"] = np.ascontiguousarray(biases[:, i])
-        weight, params[f"{ours}.attn.b_O"] = both(f"{theirs}.attention.dense")
-        params[f"{ours}.attn.W_O"] = _from_heads(weight, config.n_heads)
-        params[f"{ours}.ln2.w"], params[f"{ours}.ln2.b"] = both(f"{theirs}.post_attention_layernorm")
-        for name, dense in (("in", "dense_h_to_4h"), ("out", "dense_4h_to_h")):
-            weight, params[f"{ours}.mlp.b_{name}"] = both(f"{theirs}.mlp.{dense}")
-            params[f"{ours}.mlp.W_{name}"] = np.ascontiguousarray(weight.T)
-    params["ln_final.w"], params["ln_final.b"] = both("gpt_neox.final_layer_norm")
-    if not config.tied:
-        params["unembed.W_U"] = np.ascontiguousarray(_take(tensors, "embed_out.weight").T)
-    return params
-
-
 def _folder(path: Path) -> tuple[LanguageConfig, Tensors]:
     """A Hugging Face folder: config.json, and all tensors of *.safetensors."""
+    data = _json(path / "config.json")
+    try:
+        config = _folder_config(path, data)
+    except KeyError as error:
+        raise UserError(f"config.json in {str(path)!r} does not say {error.args[0]!r}") from None
+    return config, _folder_tensors(path)
+
+
+def _folder_config(path: Path, data: dict[str, Any]) -> LanguageConfig:
+    """What config.json says, in our words; a KeyError names what it leaves out."""
+    model_type = data.get("model_type")
+    if model_type not in ("llama", "gpt_neox"):
+        raise UserError(unknown(f"model_type in {str(path)!r}", model_type, ("llama", "gpt_neox")))
+    is_neox = model_type == "gpt_neox"
+    # newer folders keep everything about rotation in rope_parameters
+    rotation = data.get("rope_parameters") or data.get("rope_scaling") or {}
+    _check_supported(path, data, rotation, act="gelu" if is_neox else "silu")
+    n_heads = data["num_attention_heads"]
+    d_model = data["hidden_size"]
+    d_head = data.get("head_dim") or d_model // n_heads
+    turned_part = 1.0
+    if is_neox:
+        turned_part = rotation.get("partial_rotary_factor", data.get("rotary_pct", 0.25))
+    old_base = data.get("rotary_emb_base" if is_neox else "rope_theta", 10_000.0)
+    return LanguageConfig(
+        kind="neox" if is_neox else "llama",
+        norm_eps=data["layer_norm_eps" if is_neox else "rms_norm_eps"],
+        n_layers=data["num_hidden_layers"],
+        d_model=d_model,
+        n_heads=n_heads,
+        d_head=d_head,
+        d_vocab=data["vocab_size"],
+        n_kv_heads=data.get("num_key_value_heads") or n_heads,
+        d_mlp=data["intermediate_size"],
+        n_ctx=data["max_position_embeddings"],
+        rotary_dims=int(d_head * turned_part),
+        rotary_base=rotation.get("rope_theta", old_base),
+        tied=data.get("tie_word_embeddings", False),
+        parallel=is_neox and data.get("use_parallel_residual", True),
+    )
+
+
+def _check_supported(path: Path, data: dict[str, Any], rotation: dict[str, Any], act: str) -> None:
+    """Refuse what our forward pass does not compute: stretched rotations, other activations."""
+    rope_type = rotation.get("rope_type", rotation.get("type", "default"))
+    hidden_act = data.get("hidden_act")
+    if rope_type != "default" or hidden_act != act:
+        raise UserError(
+            f"{str(path)!r} has rope type {rope_type!r} and hidden_act {hidden_act!r}; "
+            f"allowed: 'default' and {act!r}"
+        )
+
+
+def _folder_tensors(path: Path) -> Tensors:
     from safetensors import SafetensorError
     from safetensors.flax import load_file
 
-    data = _json(path / "config.json")
-    kind = "neox" if data.get("model_type") == "gpt_neox" else "llama"
-    if data.get("model_type") not in ("llama", "gpt_neox"):
-        raise UserError(unknown(f"model_type in {str(path)!r}", data.get("model_type"), ("llama", "gpt_neox")))
-    # newer folders keep everything about rotation in rope_parameters
-    rotation = data.get("rope_parameters") or data.get("rope_scaling") or {}
-    scaling, act = rotation.get("rope_type", rotation.get("type", "default")), data.get("hidden_act")
-    wanted = "silu" if kind == "llama" else "gelu"
-    if scaling != "default" or act != wanted:
-        raise UserError(
-            f"{str(path)!r} has rope type {scaling!r} and hidden_act {act!r}; allowed: 'default' and {wanted!r}"
-        )
-    try:
-        heads, d = data["num_attention_heads"], data["hidden_size"]
-        d_head = data.get("head_dim") or d // heads
-        if kind == "llama":
-            part, base = 1.0, rotation.get("rope_theta", data.get("rope_theta", 10_000.0))
-            eps, tied = data["rms_norm_eps"], data.get("tie_word_embeddings", False)
-        else:
-            part = rotation.get("partial_rotary_factor", data.get("rotary_pct", 0.25))
-            base = rotation.get("rope_theta", data.get("rotary_emb_base", 10_000.0))
-            eps, tied = data["layer_norm_eps"], data.get("tie_word_embeddings", False)
-        config = LanguageConfig(
-            kind=kind, n_layers=data["num_hidden_layers"], d_model=d, n_heads=heads, d_head=d_head, d_vocab=data["vocab_size"],
-            n_kv_heads=data.get("num_key_value_heads") or heads, d_mlp=data["intermediate_size"],
-            n_ctx=data["max_position_embeddings"], rotary_dims=int(d_head * part), rotary_base=base, norm_eps=eps, tied=tied,
-            parallel=kind == "neox" and data.get("use_parallel_residual", True),
-        )  # fmt: skip
-    except KeyError as error:
-        raise UserError(f"config.json in {str(path)!r} does not say {error.args[0]!r}") from None
     files = sorted(path.glob("*.safetensors"))
     if not files:
         raise UserError(f"there are no *.safetensors in {str(path)!r}")
     tensors: Tensors = {}
     for file in files:
         try:
-            tensors |= {name: lambda x=x: np.asarray(x) for name, x in load_file(file).items()}
+            loaded = load_file(file)
         except (SafetensorError, OSError, ValueError) as error:
             raise UserError(f"{str(file)!r} is damaged or no safetensors file: {error}") from None
-    return config, tensors
+        for name, tensor in loaded.items():
+            tensors[name] = partial(np.asarray, tensor)
+    return tensors
+
+
+# ---- GGUF files
 
 
 def _reader(path: Path) -> Any:
+    """An open GGUF file."""
     try:
         with path.open("rb") as file:
             magic = file.read(4)
@@ -247,72 +338,115 @@ def _reader(path: Path) -> Any:
     try:
         from gguf import GGUFReader  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise UserError("reading a GGUF file needs the package gguf: pip install 'mnemoscope[language]'") from None
+        raise UserError(
+            "reading a GGUF file needs the package gguf: pip install 'mnemoscope[language]'"
+        ) from None
 
     class Bounded(GGUFReader):
-        """A reader that stops at the file's end; the original goes on with nothing, as often as a damaged count says."""
+        """A reader that stops at the file's end.
+
+        The original goes on with nothing, as often as a damaged count says.
+        """
 
         def _get(self, offset: Any, dtype: Any, count: Any = 1, override_order: Any = None) -> Any:
-            if int(offset) + np.dtype(dtype).itemsize * int(count) > len(self.data):
+            end = int(offset) + np.dtype(dtype).itemsize * int(count)
+            if end > len(self.data):
                 raise ValueError("it ends before what it announces")
             return super()._get(offset, dtype, count, override_order)
 
     try:
         return Bounded(path)
-    except (ValueError, IndexError, KeyError, OverflowError, MemoryError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"{str(path)!r} is damaged or cut off: {str(error).splitlines()[0] if str(error) else error!r}"
-        ) from None
+    except (
+        ValueError,
+        IndexError,
+        KeyError,
+        OverflowError,
+        MemoryError,
+        UnicodeDecodeError,
+    ) as error:
+        said = str(error).splitlines()[0] if str(error) else repr(error)
+        raise UserError(f"{str(path)!r} is damaged or cut off: {said}") from None
 
 
 def _field(path: Path, fields: Any, name: str, default: Any = None) -> Any:
-    if name not in fields and default is None:
+    """What a GGUF file says under a name; without a default it has to say something."""
+    if name in fields:
+        return fields[name].contents()
+    if default is None:
         raise UserError(f"{str(path)!r} does not say {name!r}")
-    return fields[name].contents() if name in fields else default
+    return default
 
 
 def _gguf(path: Path) -> tuple[LanguageConfig, Tensors]:
-    """A GGUF file of the Llama type, with its tensors under the names and in the row order of a folder's."""
+    """A GGUF file of the Llama type, with a folder's names and order of rows."""
     reader = _reader(path)
-    from gguf.quants import dequantize  # pyright: ignore[reportMissingImports]
-
-    def value(name: str, default: Any = None) -> Any:
-        return _field(path, reader.fields, name, default)
-
-    if value("general.architecture") != "llama":
-        raise UserError(unknown(f"architecture of {str(path)!r}", value("general.architecture"), ("llama",)))
-    heads, d = value("llama.attention.head_count"), value("llama.embedding_length")
     stored = {tensor.name: tensor for tensor in reader.tensors}
-    if "token_embd.weight" not in stored:
-        raise UserError(f"the tensor 'token_embd.weight' is missing in {str(path)!r}")
-    kv, d_head = value("llama.attention.head_count_kv", heads), value("llama.attention.key_length", d // heads)
-    if value("llama.rope.scaling.type", "none") != "none":
-        raise UserError(f"{str(path)!r} has rope scaling {value('llama.rope.scaling.type')!r}; allowed: 'none'")
-    config = LanguageConfig(
-        kind="llama", n_layers=value("llama.block_count"), d_model=d, n_heads=heads, n_kv_heads=kv, d_head=d_head,
-        d_mlp=value("llama.feed_forward_length"), d_vocab=int(stored["token_embd.weight"].shape[1]),
-        n_ctx=value("llama.context_length"), rotary_dims=value("llama.rope.dimension_count", d_head),
-        rotary_base=value("llama.rope.freq_base", 10_000.0), norm_eps=value("llama.attention.layer_norm_rms_epsilon"),
-        tied="output.weight" not in stored,
-    )  # fmt: skip
-
-    def read(tensor: Any) -> np.ndarray:
-        found = dequantize(tensor.data, tensor.tensor_type)
-        if tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
-            rows = _halves(d_head, config.rotary_dims)
-            found = found.reshape(-1, d_head, d)[:, rows].reshape(found.shape)
-        return found
-
+    config = _gguf_config(path, reader.fields, stored)
     tensors: Tensors = {}
     for name, tensor in stored.items():
         if tensor.tensor_type.name not in GGUF_TYPES:
-            raise UserError(unknown(f"type of {name!r} in {str(path)!r}", tensor.tensor_type.name, GGUF_TYPES))
+            kind = f"type of {name!r} in {str(path)!r}"
+            raise UserError(unknown(kind, tensor.tensor_type.name, GGUF_TYPES))
         *block, part, _ = name.split(".")
         place = f"model.layers.{block[1]}." if block else ""
-        tensors[f"{place}{GGUF_NAMES.get(part, part)}.weight"] = lambda tensor=tensor: read(tensor)
+        theirs = f"{place}{GGUF_NAMES.get(part, part)}.weight"
+        tensors[theirs] = partial(_gguf_tensor, config, tensor)
     return config, tensors
 
 
+def _gguf_config(path: Path, fields: Any, stored: dict[str, Any]) -> LanguageConfig:
+    """What a GGUF file's fields say, in our words."""
+
+    def value(name: str, default: Any = None) -> Any:
+        return _field(path, fields, name, default)
+
+    architecture = value("general.architecture")
+    if architecture != "llama":
+        raise UserError(unknown(f"architecture of {str(path)!r}", architecture, ("llama",)))
+    n_heads = value("llama.attention.head_count")
+    d_model = value("llama.embedding_length")
+    if "token_embd.weight" not in stored:
+        raise UserError(f"the tensor 'token_embd.weight' is missing in {str(path)!r}")
+    n_kv_heads = value("llama.attention.head_count_kv", n_heads)
+    d_head = value("llama.attention.key_length", d_model // n_heads)
+    scaling = value("llama.rope.scaling.type", "none")
+    if scaling != "none":
+        raise UserError(f"{str(path)!r} has rope scaling {scaling!r}; allowed: 'none'")
+    return LanguageConfig(
+        kind="llama",
+        n_layers=value("llama.block_count"),
+        d_model=d_model,
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        d_head=d_head,
+        d_mlp=value("llama.feed_forward_length"),
+        d_vocab=int(stored["token_embd.weight"].shape[1]),
+        n_ctx=value("llama.context_length"),
+        rotary_dims=value("llama.rope.dimension_count", d_head),
+        rotary_base=value("llama.rope.freq_base", 10_000.0),
+        norm_eps=value("llama.attention.layer_norm_rms_epsilon"),
+        tied="output.weight" not in stored,
+    )
+
+
+def _gguf_tensor(config: LanguageConfig, tensor: Any) -> np.ndarray:
+    """A tensor as numbers; the rows of queries and keys in the order of `forward`."""
+    from gguf.quants import dequantize  # pyright: ignore[reportMissingImports]
+
+    found = dequantize(tensor.data, tensor.tensor_type)
+    if not tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
+        return found
+    by_head = found.reshape(-1, config.d_head, config.d_model)
+    rows = _halves(config.d_head, config.rotary_dims)
+    return by_head[:, rows].reshape(found.shape)
+
+
 def _halves(d_head: int, dims: int) -> np.ndarray:
-    """Where each dimension of a head stands in a file that turns neighbours together: 0 2 4 .. 1 3 5 .., then the rest."""
-    return np.concatenate([np.arange(0, dims, 2), np.arange(1, dims, 2), np.arange(dims, d_head)])
+    """Where each dimension of a head stands in a file that turns neighbors together.
+
+    0 2 4 .. 1 3 5 .., then the rest.
+    """
+    even = np.arange(0, dims, 2)
+    odd = np.arange(1, dims, 2)
+    rest = np.arange(dims, d_head)
+    return np.concatenate([even, odd, rest])

@@ -1,11 +1,15 @@
-"""Text as tokens and back: byte-level byte-pair encoding, from the vocabulary and the merges that come with a model.
+"""Text as tokens and back: byte-level byte-pair encoding, with a model's vocabulary and merges.
 
-    1. A text is cut into words: contractions, runs of letters, of numbers and of signs, each with one space before it, and spaces.
-    2. Every byte of a word is written as one printable character (a space as the letter G with a dot).
-    3. Of the pairs of neighbours, the one that comes first in the list of merges is joined, until none is in the list.
+    1. A text is cut into words: contractions, runs of letters, of numbers and of signs, each with
+       one space before it, and spaces.
+    2. Every byte of a word is written as one printable character (a space as the letter G with a
+       dot).
+    3. Of the pairs of neighbors, the one that comes first in the list of merges is joined, until
+       none is in the list.
     4. What is left are tokens; their places in the vocabulary are the numbers.
 
-Special tokens such as <|endoftext|> are never made from a text: what looks like one is encoded as the characters it has.
+Special tokens such as <|endoftext|> are never made from a text: what looks like one is encoded as
+the characters it has.
 """
 
 import re
@@ -17,8 +21,8 @@ from itertools import accumulate, pairwise
 
 from mnemoscope.core.errors import UserError, short
 
-# The cut is written for ASCII; any other character is represented by one of its class (letter, number, space, sign), so that
-# it does not depend on what Python's \w takes for a letter.
+# The cut is written for ASCII; any other character is represented by one of its class (letter,
+# number, space, sign), so that it does not depend on what Python's \w takes for a letter.
 WORDS = re.compile(r"'(?:s|t|re|ve|m|ll|d)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+")
 
 
@@ -33,19 +37,29 @@ def _stand_in(character: str) -> str:
 
 @cache
 def byte_characters() -> tuple[str, ...]:
-    """The printable character that stands for each byte: itself where it is one in Latin-1, else the next from 256 on."""
-    printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
+    """The printable character that stands for each byte.
+
+    Itself where it is one in Latin-1, else the next from 256 on.
+    """
+    printable = {
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    }
     others = iter(range(256, 512))
     return tuple(chr(byte if byte in printable else next(others)) for byte in range(256))
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """`vocabulary` by number; `merges` in order of preference; whether every digit is a word of its own."""
+    """Byte-level byte-pair encoding, as a model was trained with it."""
 
     vocabulary: tuple[str, ...]
+    """The tokens, by number."""
     merges: tuple[tuple[str, str], ...]
+    """The pairs that are joined, in order of preference."""
     single_digits: bool
+    """Whether every digit is a word of its own."""
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -58,8 +72,9 @@ class Tokenizer:
     def words(self, text: str) -> list[str]:
         """The text cut into the words within which merges are made."""
         shadow = "".join(map(_stand_in, text))
-        cuts = re.split(r"([0-9])", shadow) if self.single_digits else [shadow]
-        ends = accumulate((len(word) for part in cuts for word in WORDS.findall(part)), initial=0)
+        parts = re.split(r"([0-9])", shadow) if self.single_digits else [shadow]
+        lengths = [len(word) for part in parts for word in WORDS.findall(part)]
+        ends = accumulate(lengths, initial=0)
         return [text[start:end] for start, end in pairwise(ends)]
 
     def encode(self, text: str) -> list[int]:
@@ -68,22 +83,30 @@ class Tokenizer:
             raise UserError(f"the text {short(text)} holds half a character, which has no bytes")
         found = []
         for word in self.words(text):
-            parts = [byte_characters()[byte] for byte in word.encode()]
-            while pairs := [pair for pair in pairwise(parts) if pair in self._ranks]:
-                best = min(pairs, key=self._ranks.__getitem__)
-                i = next(i for i, pair in enumerate(pairwise(parts)) if pair == best)
-                parts[i : i + 2] = ["".join(best)]
-            unknown = [part for part in parts if part not in self._numbers]
-            if unknown:
-                raise UserError(f"the vocabulary has no token for {unknown[0]!r}, a part of {word!r}")
+            parts = self._merged(word)
+            for part in parts:
+                if part not in self._numbers:
+                    raise UserError(f"the vocabulary has no token for {part!r}, a part of {word!r}")
             found += [self._numbers[part] for part in parts]
         return found
 
+    def _merged(self, word: str) -> list[str]:
+        """The parts of a word that are left when no pair of neighbors can be joined."""
+        parts = [byte_characters()[byte] for byte in word.encode()]
+        while True:
+            pairs = list(pairwise(parts))
+            known = [pair for pair in pairs if pair in self._ranks]
+            if not known:
+                return parts
+            best = min(known, key=self._ranks.__getitem__)
+            at = pairs.index(best)
+            parts[at : at + 2] = ["".join(best)]
+
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens; bytes that are no text by themselves become the replacement character."""
+        """The text of tokens; bytes that are no text become the replacement character."""
         byte_of = {character: byte for byte, character in enumerate(byte_characters())}
-        pieces = [self.vocabulary[token] for token in tokens]
-        return b"".join(bytes(byte_of.get(c, ord("?")) for c in piece) for piece in pieces).decode(errors="replace")
+        characters = "".join(self.vocabulary[token] for token in tokens)
+        return bytes(byte_of.get(c, ord("?")) for c in characters).decode(errors="replace")
 
     def one(self, word: str) -> int:
         """The first token of a word that follows other words."""

@@ -1,18 +1,20 @@
 r"""First-layer attention in one GPU kernel, and its derivative in another.
 
-On an accelerator the fast rewrite waits for memory: each of attention's small steps writes and reads values of the
-whole batch. Here a program takes one head at one position of one seed and walks through the batch in chunks; scores
-and patterns never leave it.
+On an accelerator the fast rewrite waits for memory: each of attention's small steps writes and
+reads values of the whole batch. Here a program takes one head at one position of one seed and walks
+through the batch in chunks; scores and patterns never leave it.
 
-Nothing has to be gathered. What a key shows depends only on its (position, token) pair, so with `score` the table of
-scores, `value` that of values, and pairs that are not in the sequence masked,
+Nothing has to be gathered. What a key shows depends only on its (position, token) pair, so with
+`score` the table of scores, `value` that of values, and pairs that are not in the sequence masked,
 
-    a[pair] = softmax over pairs of (score[pair, :] one_hot(query)),        z = value[:, pair] a[pair]
+    a[pair] = softmax over pairs of (score[pair, :] one_hot(query)),      z = value[:, pair] a[pair]
 
-    d value = dz a^T,    da = value^T dz,    ds = a (da - sum_pair a da),    d score = ds one_hot(query)^T
+    d value = dz a^T,    da = value^T dz,    ds = a (da - sum_pair a da),
+    d score = ds one_hot(query)^T
 
-`fast.py` has the plain route beside it; the two are compared in the tests, where the kernels run interpreted. Triton
-wants sizes that are powers of two and at least 16: tables are padded with zeros, and padded pairs are never present.
+`pair_tables` has the plain route beside it; the two are compared in the tests, where the kernels
+run interpreted. Triton wants sizes that are powers of two and at least 16: tables are padded with
+zeros, and padded pairs are never present.
 """
 
 import math
@@ -27,8 +29,21 @@ from jax.experimental.pallas import triton
 from mnemoscope.core.axes import Array, Float, Int
 
 MASKED = -1e30  # a score that no softmax can see; finite, so that its gradient is 0 and not NaN
-CHUNK, WARPS = 64, 2  # columns in flight and warps of a program: the fastest of eleven pairs tried on one H200
-LARGEST = 64  # pairs; padded to 128, a gradient took 1.15 ms on that H200 and 0.61 by the plain route
+# columns in flight and warps of a program: the fastest of eleven pairs tried on one H200
+CHUNK = 64
+WARPS = 2
+# pairs; padded to 128, a gradient took 1.15 ms on that H200 and 0.61 by the plain route
+LARGEST = 64
+
+# the axes of every array of a kernel: a program sees one row (r) and one head (h), all of the rest
+AXES = {
+    "score": "rh..",
+    "value": "h..",
+    "is_key": "..",
+    "query": "r.",
+    "z": "h.r.",
+    "dvalue": "rh..",
+}
 
 
 def applies(n_pairs: int, batch: int) -> bool:
@@ -43,22 +58,35 @@ def table_attention(
     query: Int[Array, "row batch"],
     interpret: bool = False,
 ) -> Float[Array, "head d_head row batch"]:
-    """z at each row of each sequence; `score` carries the causal mask. `interpret` runs without a GPU."""
-    tables = _padded(score, 2, 3), _padded(value, 1, 2)
-    z: Array = _attention(interpret, *tables, _padded(is_key, 0), query)
+    """z at each row of each sequence.
+
+    Args:
+        score: Scores of every pair for every token that may ask, with the causal mask added.
+        value: Values of every pair.
+        is_key: Which pairs are in each sequence.
+        query: The token that asks, at each row of each sequence.
+        interpret: Run without a GPU.
+    """
+    padded_score = _padded(score, 2, 3)
+    padded_value = _padded(value, 1, 2)
+    z: Array = _attention(interpret, padded_score, padded_value, _padded(is_key, 0), query)
     return z[:, : value.shape[1]]
 
 
 def _padded(x: Array, *axes: int) -> Array:
     """Zeros appended along some axes, up to the next power of two that is at least 16."""
-    more = [(0, max(16, 2 ** math.ceil(math.log2(n))) - n if i in axes else 0) for i, n in enumerate(x.shape)]
-    return jnp.pad(x, more)
+
+    def missing(n: int) -> int:
+        return max(16, 2 ** math.ceil(math.log2(n))) - n
+
+    widths = [(0, missing(n) if i in axes else 0) for i, n in enumerate(x.shape)]
+    return jnp.pad(x, widths)
 
 
 def _pattern(score: Any, is_key: Any, query: Any, at: Any) -> tuple[Array, Array]:
     """A chunk's attention over pairs, and the one-hot queries it came from."""
-    is_query = jax.lax.broadcasted_iota(jnp.int32, (score.shape[-1], CHUNK), 0) == query[at][None]
-    is_query = is_query.astype(jnp.float32)
+    every_token = jax.lax.broadcasted_iota(jnp.int32, (score.shape[-1], CHUNK), 0)
+    is_query = (every_token == query[at][None]).astype(jnp.float32)
     scores = jnp.where(is_key[:, at] > 0, jnp.dot(score[...], is_query), MASKED)
     e = jnp.exp(scores - scores.max(axis=0)[None])
     return e / e.sum(axis=0)[None], is_query
@@ -72,28 +100,37 @@ def _forward_kernel(score: Any, value: Any, is_key: Any, query: Any, z: Any) -> 
     jax.lax.fori_loop(0, query.shape[0] // CHUNK, chunk, None)
 
 
-def _backward_kernel(score: Any, value: Any, is_key: Any, query: Any, dz: Any, dscore: Any, dvalue: Any) -> None:
+def _backward_kernel(
+    score: Any, value: Any, is_key: Any, query: Any, dz: Any, dscore: Any, dvalue: Any
+) -> None:
     def chunk(i: Array, so_far: tuple[Array, Array]) -> tuple[Array, Array]:
         at = pl.ds(i * CHUNK, CHUNK)
         a, is_query = _pattern(score, is_key, query, at)
         here = dz[:, at]
         da = jnp.dot(value[...].T, here)
         ds = a * (da - (a * da).sum(axis=0)[None])
-        return so_far[0] + jnp.dot(ds, is_query.T), so_far[1] + jnp.dot(here, a.T)
+        dscore_so_far, dvalue_so_far = so_far
+        return dscore_so_far + jnp.dot(ds, is_query.T), dvalue_so_far + jnp.dot(here, a.T)
 
-    nothing = jnp.zeros(score.shape, jnp.float32), jnp.zeros(value.shape, jnp.float32)
+    nothing = (jnp.zeros(score.shape, jnp.float32), jnp.zeros(value.shape, jnp.float32))
     dscore[...], dvalue[...] = jax.lax.fori_loop(0, query.shape[0] // CHUNK, chunk, nothing)
 
 
-def _call(kernel: Any, interpret: bool, given: tuple[Array, ...], results: dict[str, tuple[int, ...]]) -> Any:
-    """Run a kernel once for each row and head; each array's axes say which part of it a program sees."""
+def _call(
+    kernel: Any, interpret: bool, given: tuple[Array, ...], results: dict[str, tuple[int, ...]]
+) -> Any:
+    """Run a kernel once for each row and head; AXES says which part of an array a program sees."""
     n_rows, n_heads = given[0].shape[:2]
-    rank = {"score": "rh..", "value": "h..", "is_key": "..", "query": "r.", "z": "h.r.", "dvalue": "rh.."}
 
     def part(name: str, shape: tuple[int, ...]) -> pl.BlockSpec:
-        axes = rank[name]
+        axes = AXES[name]
         block = tuple(n if axis == "." else None for axis, n in zip(axes, shape, strict=True))
-        return pl.BlockSpec(block, lambda r, h: tuple({"r": r, "h": h, ".": 0}[axis] for axis in axes))
+
+        def place(row: Any, head: Any) -> tuple[Any, ...]:
+            at = {"r": row, "h": head, ".": 0}
+            return tuple(at[axis] for axis in axes)
+
+        return pl.BlockSpec(block, place)
 
     names = ("score", "value", "is_key", "query", "z")
     call = pl.pallas_call(
@@ -115,11 +152,15 @@ def _attention(interpret: bool, score: Array, value: Array, is_key: Array, query
     return _call(_forward_kernel, interpret, (score, value, is_key, query), {"z": shape})[0]
 
 
-def _attention_backward(interpret: bool, given: tuple[Array, ...], dz: Array) -> tuple[Array, Array, None, None]:
+def _attention_backward(
+    interpret: bool, given: tuple[Array, ...], dz: Array
+) -> tuple[Array, Array, None, None]:
     score, value = given[:2]
     results = {"score": score.shape, "dvalue": (score.shape[0], *value.shape)}
     dscore, dvalue = _call(_backward_kernel, interpret, (*given, dz), results)
     return dscore, dvalue.sum(axis=0), None, None
 
 
-_attention.defvjp(lambda interpret, *given: (_attention(interpret, *given), given), _attention_backward)
+_attention.defvjp(
+    lambda interpret, *given: (_attention(interpret, *given), given), _attention_backward
+)

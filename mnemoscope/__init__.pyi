@@ -1,0 +1,27 @@
+"""What type checkers see of the public names; `__init__.py` loads them when first used."""
+
+from mnemoscope.core.errors import UserError as UserError
+from mnemoscope.models import Edit as Edit
+from mnemoscope.models import ModelConfig as ModelConfig
+from mnemoscope.models import Transformer as Transformer
+from mnemoscope.models import force_pattern as force_pattern
+from mnemoscope.models import knock_out_head as knock_out_head
+from mnemoscope.models import knock_out_mlp as knock_out_mlp
+from mnemoscope.models import patch as patch
+from mnemoscope.models import replace as replace
+from mnemoscope.store import Store as Store
+from mnemoscope.tasks import Bigrams as Bigrams
+from mnemoscope.tasks import Cycle as Cycle
+from mnemoscope.tasks import Example as Example
+from mnemoscope.tasks import Facts as Facts
+from mnemoscope.tasks import Hops as Hops
+from mnemoscope.tasks import Permutation as Permutation
+from mnemoscope.tasks import Task as Task
+from mnemoscope.tasks import read_corpus as read_corpus
+from mnemoscope.training.loop import Run as Run
+from mnemoscope.training.loop import fit as fit
+from mnemoscope.training.spec import SGD as SGD
+from mnemoscope.training.spec import Adam as Adam
+from mnemoscope.training.spec import Spec as Spec
+
+__version__: str
