@@ -21,17 +21,21 @@ if TYPE_CHECKING:
         replace,
     )
     from mnemoscope.tasks import Bigrams, Cycle, Facts, Permutation, read_corpus
-    from mnemoscope.training.loop import Run, fit
-    from mnemoscope.training.spec import SGD, Adam, Spec
+    from mnemoscope.training.loop import fit
+    from mnemoscope.training.optimizers import SGD, Adam
+    from mnemoscope.training.run import Run
+    from mnemoscope.training.spec import Spec
 
 _HOME = {
     "mnemoscope.core.errors": ["UserError"],
     "mnemoscope.models": [
         "Edit", "ModelConfig", "Transformer", "force_pattern", "knock_out_head", "knock_out_mlp", "patch", "replace",
     ],
-    "mnemoscope.training.spec": ["SGD", "Adam", "Spec"],
+    "mnemoscope.training.optimizers": ["SGD", "Adam"],
+    "mnemoscope.training.spec": ["Spec"],
     "mnemoscope.tasks": ["Bigrams", "Cycle", "Facts", "Permutation", "read_corpus"],
-    "mnemoscope.training.loop": ["Run", "fit"],
+    "mnemoscope.training.run": ["Run"],
+    "mnemoscope.training.loop": ["fit"],
 }  # fmt: skip
 
 __all__ = [

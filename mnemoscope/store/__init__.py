@@ -43,7 +43,7 @@ except ImportError:  # Windows has no such locks: one process at a time on a sto
     fcntl = None
 
 if TYPE_CHECKING:  # reading the index needs no JAX
-    from mnemoscope.training.loop import Run
+    from mnemoscope.training.run import Run
     from mnemoscope.training.spec import Spec
 
 FORMAT = 3
@@ -164,7 +164,7 @@ def run_of(
     spec: "Spec", seeds: Iterable[int], arrays: Mapping[str, np.ndarray], origins: "tuple[TrainedBy | None, ...]"
 ) -> "Run":
     """The run that `arrays_of` took apart."""
-    from mnemoscope.training.loop import Run
+    from mnemoscope.training.run import Run
 
     def under(prefix: str) -> dict[str, np.ndarray]:
         return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}

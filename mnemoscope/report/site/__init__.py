@@ -23,7 +23,7 @@ from mnemoscope.studies.discover import STUDIES
 from mnemoscope.studies.library.walk import published
 from mnemoscope.studies.library.walk.chosen import Chosen, title, walked
 from mnemoscope.studies.library.walk.settings import ABC
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 
 CARRIED = 2  # seeds of a setting that the site's explorer carries with all snapshots: most of the site's bytes
 

@@ -5,7 +5,7 @@ import numpy as np
 from mnemoscope.core.axes import Bool, Float
 from mnemoscope.studies.claims import Curve
 from mnemoscope.tasks import Hops
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 
 KNOWN = 0.9  # of the answers are right
 NEAR = 0.1  # of chance

@@ -7,7 +7,8 @@ The source's sizes at `full` (d = 256, 256 tokens, batch 512, SGD at .03), for 2
 from mnemoscope.models import ModelConfig
 from mnemoscope.studies.claims import Scale, Setting
 from mnemoscope.tasks import Bigrams
-from mnemoscope.training.spec import SGD, Spec
+from mnemoscope.training.optimizers import SGD
+from mnemoscope.training.spec import Spec
 
 SEEDS = 8
 

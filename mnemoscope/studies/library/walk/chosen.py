@@ -13,7 +13,7 @@ from mnemoscope.probes.walk import Walk, walk
 from mnemoscope.store import Store
 from mnemoscope.studies.library.walk.settings import ABC, settings
 from mnemoscope.tasks import Cycle
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 
 
 @dataclass(frozen=True)
