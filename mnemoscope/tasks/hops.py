@@ -5,7 +5,7 @@ There are k hidden permutations pi_a of N values, the same for a whole run and w
 and k permutations sigma_a, drawn for each sequence. Position (a, b) of the N k positions shows
 sigma_a(b). One hop at index a goes through both:
 
-    f_a(b) = sigma_a(pi_a(b))     h hops from (a, b):  f_{a+h-1}( ... f_{a+1}(f_a(b)))  indices mod k
+    f_a(b) = sigma_a(pi_a(b))    h hops from (a, b):  f_{a+h-1}( ... f_{a+1}(f_a(b)))  indices mod k
 
 Every position is asked for the end of h hops that start there, and h is 1, 2, 4, .. or k (its
 *level* is log2 h). Nothing in the sequence says h: the answer to 2^j hops is read after layer j
