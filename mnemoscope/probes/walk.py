@@ -36,7 +36,9 @@ class Line:
     formula: str
     values: Rows
     rows: tuple[str, ...]
-    columns: tuple[str, ...] = ()  # names of the columns, where they have any: tokens, or the positions looked at
+    columns: tuple[
+        str, ...
+    ] = ()  # names of the columns, where they have any: tokens, or the positions looked at
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ class Walk:
 def walk(model: Transformer, tokens: Sequence[int], token_names: tuple[str, ...]) -> Walk:
     """Walk one prompt through a model; `token_names` are how the tokens are written."""
     if unusual := model.config.unusual:
-        raise UserError(f"a walk is written for a plain transformer's attention; this model has {', '.join(unusual)}")
+        raise UserError(
+            f"a walk is written for a plain transformer's attention; this model has {', '.join(unusual)}"
+        )
     if not model.config.tied and model.params["unembed.W_U"].shape[1] != len(token_names):
         raise UserError(
             "a walk is written for models whose answers are their tokens; this model has answers of its own"
@@ -90,7 +94,13 @@ def walk(model: Transformer, tokens: Sequence[int], token_names: tuple[str, ...]
             way.feed_forward(layer)
     way.read_out()
     return Walk(
-        way.prompt, way.token_names, tuple(way.steps), way.stream, components(model, way.ids), way.logits, way.reading
+        way.prompt,
+        way.token_names,
+        tuple(way.steps),
+        way.stream,
+        components(model, way.ids),
+        way.logits,
+        way.reading,
     )
 
 
@@ -100,7 +110,11 @@ class _Way:
     def __init__(self, model: Transformer, tokens: Array, token_names: tuple[str, ...]):
         logits, trace = model.run_with_trace(tokens)
         self.config, self.p, self.trace = model.config, _numbers(model.params), _numbers(trace)
-        self.logits, self.ids, self.token_names = np.asarray(logits, np.float64), np.asarray(tokens), token_names
+        self.logits, self.ids, self.token_names = (
+            np.asarray(logits, np.float64),
+            np.asarray(tokens),
+            token_names,
+        )
         self.prompt = tuple(token_names[i] for i in self.ids)
         self.places = tuple(f"{i} {name}" for i, name in enumerate(self.prompt))
         w_u = self.p["embed.W_E"].T if self.config.tied else self.p["unembed.W_U"]
@@ -109,11 +123,15 @@ class _Way:
         self.stream: dict[str, np.ndarray] = {}
         self.at, self.x = "X", self.trace["blocks.0.hook_resid_pre"]
 
-    def line(self, name: str, formula: str, values: np.ndarray, columns: tuple[str, ...] = ()) -> Line:
+    def line(
+        self, name: str, formula: str, values: np.ndarray, columns: tuple[str, ...] = ()
+    ) -> Line:
         """A matrix with a row for each position."""
         return Line(name, formula, values, self.places, columns)
 
-    def given(self, name: str, values: np.ndarray, rows: Sequence[str] = (), columns: tuple[str, ...] = ()) -> Line:
+    def given(
+        self, name: str, values: np.ndarray, rows: Sequence[str] = (), columns: tuple[str, ...] = ()
+    ) -> Line:
         """A parameter; a vector is one row."""
         values = np.atleast_2d(values)
         numbered = ("",) if len(values) == 1 else tuple(map(str, range(len(values))))
@@ -122,9 +140,13 @@ class _Way:
     def name(self, base: str, layer: int, head: int | None = None) -> str:
         """Q; Q_1 in the second of several layers; Q_h0 for the first of several heads."""
         parts = [base, *([str(layer)] if self.config.n_layers > 1 else [])]
-        return "_".join([*parts, *([f"h{head}"] if head is not None and self.config.n_heads > 1 else [])])
+        return "_".join(
+            [*parts, *([f"h{head}"] if head is not None and self.config.n_heads > 1 else [])]
+        )
 
-    def affine(self, result: str, of: str, w: str, b: str, params: tuple[str, str], values: np.ndarray) -> list[Line]:
+    def affine(
+        self, result: str, of: str, w: str, b: str, params: tuple[str, str], values: np.ndarray
+    ) -> list[Line]:
         """result = of @ w + b, with its parameters above it; the bias where the model has one."""
         weight = self.p[params[0]]
         lines, formula = [self.given(w, weight.reshape(-1, weight.shape[-1]))], f"{of} @ {w}"
@@ -135,8 +157,15 @@ class _Way:
     def norm(self, site: str, of: str, result: str) -> list[Line]:
         """result = norm(of) * w + b."""
         w, b = self.p[f"{site}.w"], self.p[f"{site}.b"]
-        formula, value = f"norm({of}) * w_{result} + b_{result}", self.trace[f"{site}.hook_normalized"] * w + b
-        return [self.given(f"w_{result}", w), self.given(f"b_{result}", b), self.line(result, formula, value)]
+        formula, value = (
+            f"norm({of}) * w_{result} + b_{result}",
+            self.trace[f"{site}.hook_normalized"] * w + b,
+        )
+        return [
+            self.given(f"w_{result}", w),
+            self.given(f"b_{result}", b),
+            self.line(result, formula, value),
+        ]
 
     def answers(self) -> tuple[str, ...]:
         """What each position would say if the stream were read out now."""
@@ -174,33 +203,52 @@ class _Way:
             self.line("E", f"W_E[{self.ids.tolist()}]", self.trace["hook_embed"]),
             self.line("P", f"W_pos[0:{n}]", self.trace["hook_pos_embed"]), self.line("X", "E + P", self.x),
         )  # fmt: skip
-        sentence = self.move("embedding + position", "X", self.x, "Each position starts as its token plus its place")
+        sentence = self.move(
+            "embedding + position", "X", self.x, "Each position starts as its token plus its place"
+        )
         self.steps.append(Step("Look up the tokens and their positions", lines, sentence))
 
     def project(self, layer: int) -> None:
         """The packed product of queries, keys and values, and its split by head."""
-        attn, d, dh, packed = f"blocks.{layer}.attn", self.config.d_model, self.config.d_head, self.name("QKV", layer)
+        attn, d, dh, packed = (
+            f"blocks.{layer}.attn",
+            self.config.d_model,
+            self.config.d_head,
+            self.name("QKV", layer),
+        )
         lines, source = [], self.at
         if self.config.norm == "pre":
             source = self.name("N", layer)
             lines = self.norm(f"blocks.{layer}.ln1", self.at, source)
-        w = np.concatenate([self.p[f"{attn}.W_{n}"].transpose(1, 0, 2).reshape(d, d) for n in "QKV"], axis=1)
-        whole = np.concatenate([self.trace[f"{attn}.hook_{n}"].reshape(-1, d) for n in "qkv"], axis=1)
+        w = np.concatenate(
+            [self.p[f"{attn}.W_{n}"].transpose(1, 0, 2).reshape(d, d) for n in "QKV"], axis=1
+        )
+        whole = np.concatenate(
+            [self.trace[f"{attn}.hook_{n}"].reshape(-1, d) for n in "qkv"], axis=1
+        )
         lines, formula = [*lines, self.given(f"W_{packed}", w)], f"{source} @ W_{packed}"
         if f"{attn}.b_Q" in self.p:
-            lines.append(self.given(f"b_{packed}", np.concatenate([self.p[f"{attn}.b_{n}"].ravel() for n in "QKV"])))
+            lines.append(
+                self.given(
+                    f"b_{packed}", np.concatenate([self.p[f"{attn}.b_{n}"].ravel() for n in "QKV"])
+                )
+            )
             formula += f" + b_{packed}"
         lines.append(self.line(packed, formula, whole))
         for i, base in enumerate("QKV"):
             for head in range(self.config.n_heads):
                 a = i * d + head * dh
                 lines.append(
-                    self.line(self.name(base, layer, head), f"{packed}[:, {a}:{a + dh}]", whole[:, a : a + dh])
+                    self.line(
+                        self.name(base, layer, head),
+                        f"{packed}[:, {a}:{a + dh}]",
+                        whole[:, a : a + dh],
+                    )
                 )
-        sentence = (
-            f"Three views of the same vectors; nothing is written yet, so the answers stay {', '.join(self.answers())}."
+        sentence = f"Three views of the same vectors; nothing is written yet, so the answers stay {', '.join(self.answers())}."
+        self.steps.append(
+            Step("Ask, offer and carry: queries, keys and values", tuple(lines), sentence)
         )
-        self.steps.append(Step("Ask, offer and carry: queries, keys and values", tuple(lines), sentence))
 
     def attend(self, layer: int, head: int) -> None:
         """One head: scores, mask, softmax, and the values it carries."""
@@ -228,7 +276,13 @@ class _Way:
         lines = []
         if config.n_heads > 1:
             parts = ", ".join(self.name("Z", layer, head) for head in range(config.n_heads))
-            lines = [self.line(z, f"concat({parts})", self.trace[f"{block}.attn.hook_z"].reshape(len(self.ids), -1))]
+            lines = [
+                self.line(
+                    z,
+                    f"concat({parts})",
+                    self.trace[f"{block}.attn.hook_z"].reshape(len(self.ids), -1),
+                )
+            ]
         out = self.trace[f"{block}.hook_attn_out"]
         params = f"{block}.attn.W_O", f"{block}.attn.b_O"
         lines += self.affine(o, z, self.name("W_O", layer), self.name("b_O", layer), params, out)
@@ -243,9 +297,13 @@ class _Way:
             source = self.name("N2", layer)
             lines = self.norm(f"{block}.ln2", self.at, source)
         out = self.trace[f"{block}.hook_mlp_out"]
-        w_in, b_in, w_out, b_out = (self.name(base, layer) for base in ("W_in", "b_in", "W_out", "b_out"))
+        w_in, b_in, w_out, b_out = (
+            self.name(base, layer) for base in ("W_in", "b_in", "W_out", "b_out")
+        )
         at = f"{block}.mlp"
-        lines += self.affine(h, source, w_in, b_in, (f"{at}.W_in", f"{at}.b_in"), self.trace[f"{at}.hook_pre"])
+        lines += self.affine(
+            h, source, w_in, b_in, (f"{at}.W_in", f"{at}.b_in"), self.trace[f"{at}.hook_pre"]
+        )
         formula = f"relu({h})" if self.config.act == "relu" else h
         lines.append(self.line(g, formula, self.trace[f"{at}.hook_post"]))
         lines += self.affine(f, g, w_out, b_out, (f"{at}.W_out", f"{at}.b_out"), out)
@@ -275,7 +333,10 @@ class _Way:
             lines = self.norm("ln_final", self.at, source)
         lines, formula = [*lines, self.given("W_U", w, (), self.token_names)], f"{source} @ W_U"
         if "unembed.b_U" in self.p:
-            lines, formula = [*lines, self.given("b_U", b, (), self.token_names)], f"{formula} + b_U"
+            lines, formula = (
+                [*lines, self.given("b_U", b, (), self.token_names)],
+                f"{formula} + b_U",
+            )
         p = _softmax(self.logits)
         lines += [
             self.line("L", formula, self.logits, self.token_names),
@@ -300,7 +361,9 @@ def _scaled(x: np.ndarray) -> np.ndarray:
     return centred / np.sqrt(np.square(centred).mean(axis=-1, keepdims=True) + NORM_EPS)
 
 
-def components(model: Transformer, tokens: Int[np.ndarray, "pos"]) -> dict[str, Float[np.ndarray, "pos vocab"]]:
+def components(
+    model: Transformer, tokens: Int[np.ndarray, "pos"]
+) -> dict[str, Float[np.ndarray, "pos vocab"]]:
     """What each part of the model adds to every logit; the parts sum to the logits exactly.
 
     A norm is linear once its scale is held: (x - mean) / scale * w, with b as a part of its own.
@@ -312,7 +375,10 @@ def components(model: Transformer, tokens: Int[np.ndarray, "pos"]) -> dict[str, 
 
     def through_norm(name: str) -> None:
         total = np.sum(list(parts.values()), axis=0)
-        scale = np.sqrt(np.square(total - total.mean(axis=-1, keepdims=True)).mean(axis=-1, keepdims=True) + NORM_EPS)
+        scale = np.sqrt(
+            np.square(total - total.mean(axis=-1, keepdims=True)).mean(axis=-1, keepdims=True)
+            + NORM_EPS
+        )
         for key, part in parts.items():
             parts[key] = (part - part.mean(axis=-1, keepdims=True)) / scale * p[f"{name}.w"]
         parts[f"bias of {name}"] = np.broadcast_to(p[f"{name}.b"], total.shape)
@@ -324,7 +390,9 @@ def components(model: Transformer, tokens: Int[np.ndarray, "pos"]) -> dict[str, 
         for head in range(config.n_heads):
             parts[f"head {head}{which}"] = result[:, head]
         if f"{block}.attn.b_O" in p:
-            parts[f"attention's bias{which}"] = np.broadcast_to(p[f"{block}.attn.b_O"], result[:, 0].shape)
+            parts[f"attention's bias{which}"] = np.broadcast_to(
+                p[f"{block}.attn.b_O"], result[:, 0].shape
+            )
         if config.norm == "post":
             through_norm(f"{block}.ln1")
         if config.has_mlp(layer):
