@@ -1,7 +1,7 @@
 r"""Weights with less in them: only the largest singular values of a matrix are kept.
 
-    W = sum_i s_i u_i v_i^T,   s_1 >= s_2 >= ...
-    kept: the terms i <= rank;   rank 0 is no matrix at all
+W = sum_i s_i u_i v_i^T,   s_1 >= s_2 >= ...
+kept: the terms i <= rank;   rank 0 is no matrix at all
 """
 
 from fnmatch import fnmatchcase

@@ -104,8 +104,8 @@ def _contexts(
     """E[sum_t w_t xbar_t] by block, and E[sum_t w_t], for one trigger and output.
 
     `alive[seen, z]` is p(seen, z_t = z). `plain[v, seen, z]` is
-    sum_{s<=t} p(z_s = v, seen, z_t = z), and `late` the same with each s counted harmonic(s - 1) times: a token at s is in the means of
-    all positions from s on, sum_{r=s}^t 1/r = H_t - H_{s-1}.
+    sum_{s<=t} p(z_s = v, seen, z_t = z), and `late` the same with each s counted harmonic(s - 1)
+    times: a token at s is in the means of all positions from s on, sum_{r=s}^t 1/r = H_t - H_{s-1}.
     """
     n = len(text.unigrams)
     move = text.bigrams.copy()
