@@ -179,8 +179,8 @@ class Bigrams(Task):
         inputs = tokens[:-1]
         if self.loss == "all":
             return Example(inputs, tokens[1:], jnp.ones(self.length))
-        predictable = self.roles(inputs, q) >= 2
-        return Example(inputs, tokens[1:], predictable.astype(float))
+        predictable = (self.roles(inputs, q) >= 2).astype(float)
+        return Example(inputs, tokens[1:], predictable)
 
     def posterior(self, tokens: Int[np.ndarray, "pos"]) -> Float[np.ndarray, "pos vocab"]:
         """p(next | tokens so far) after each token, for a reader that infers triggers and outputs;

@@ -207,6 +207,6 @@ class Facts(Task):
         found = {}
         for shown in (*SHOWN, "nothing"):
             p = np.asarray(self.posterior(world, shown), float)
-            entropies = -(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=-1)
-            found[shown] = float(entropies.mean())
+            p_log_p = p * np.log(np.where(p > 0, p, 1.0))
+            found[shown] = float(-p_log_p.sum(axis=-1).mean())
         return found
