@@ -178,7 +178,8 @@ class Bigrams(Task):
         tokens, q, _ = self.draw(key=key)
         inputs = tokens[:-1]
         if self.loss == "all":
-            return Example(inputs, tokens[1:], jnp.ones(self.length))
+            every_position = jnp.ones(self.length)
+            return Example(inputs, tokens[1:], every_position)
         predictable = (self.roles(inputs, q) >= 2).astype(float)
         return Example(inputs, tokens[1:], predictable)
 
