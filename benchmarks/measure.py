@@ -74,7 +74,7 @@ def birth_ours(size: str) -> dict:
     from mnemoscope import Spec, fit
     from mnemoscope.tasks import Bigrams
     from mnemoscope.theory.induction import simplified_model
-    from mnemoscope.training.spec import SGD
+    from mnemoscope.training.optimizers import SGD
 
     d, length, batch, steps = BIRTH[size]
     steps = 8 if size == "time" else steps
@@ -137,7 +137,7 @@ def step_time(d: int, seeds: int) -> float:
     import numpy as np
 
     from mnemoscope.core.seeds import device_mesh, spread
-    from mnemoscope.training.loop import programs
+    from mnemoscope.training.programs import programs
 
     program = programs(remember(d, steps=10**6), seeds)
     ids = spread(device_mesh(seeds), np.arange(seeds))
@@ -278,8 +278,9 @@ def agreement() -> dict:
     import jax.numpy as jnp
     import numpy as np
 
-    from mnemoscope.training.loop import draw, parted, seed_keys, start
     from mnemoscope.training.loss import batch_loss
+    from mnemoscope.training.step import draw, parted, start
+    from mnemoscope.training.worlds import seed_keys
 
     def one(norm: str) -> dict:
         spec = remember(norm=norm)

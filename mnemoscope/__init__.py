@@ -11,8 +11,8 @@ __version__ = "0.2.0.dev0"
 
 # every public name, and the module that it is loaded from
 _HOME = {
-    "SGD": "mnemoscope.training.spec",
-    "Adam": "mnemoscope.training.spec",
+    "SGD": "mnemoscope.training.optimizers",
+    "Adam": "mnemoscope.training.optimizers",
     "Bigrams": "mnemoscope.tasks",
     "Cycle": "mnemoscope.tasks",
     "Edit": "mnemoscope.models",
@@ -21,7 +21,7 @@ _HOME = {
     "Hops": "mnemoscope.tasks",
     "ModelConfig": "mnemoscope.models",
     "Permutation": "mnemoscope.tasks",
-    "Run": "mnemoscope.training.loop",
+    "Run": "mnemoscope.training.run",
     "Spec": "mnemoscope.training.spec",
     "Store": "mnemoscope.store",
     "Task": "mnemoscope.tasks",

@@ -18,10 +18,10 @@ from mnemoscope.tasks import Hops as Hops
 from mnemoscope.tasks import Permutation as Permutation
 from mnemoscope.tasks import Task as Task
 from mnemoscope.tasks import read_corpus as read_corpus
-from mnemoscope.training.loop import Run as Run
 from mnemoscope.training.loop import fit as fit
-from mnemoscope.training.spec import SGD as SGD
-from mnemoscope.training.spec import Adam as Adam
+from mnemoscope.training.optimizers import SGD as SGD
+from mnemoscope.training.optimizers import Adam as Adam
+from mnemoscope.training.run import Run as Run
 from mnemoscope.training.spec import Spec as Spec
 
 __version__: str

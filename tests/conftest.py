@@ -39,7 +39,7 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 
 from mnemoscope.execution import local  # noqa: E402
-from mnemoscope.training import loop  # noqa: E402
+from mnemoscope.training import programs  # noqa: E402
 
 # tracing makes millions of short-lived objects, and what was imported stays: looked through less often, tests take 4% less
 gc.freeze()
@@ -91,7 +91,7 @@ def _less_work_for_the_compiler(request):
     optimize = request.config.getoption("--optimize") or request.path.stem.removeprefix("test_") in AS_USERS_HAVE_IT
     if jax.config.read("jax_disable_most_optimizations") == optimize:
         jax.clear_caches()
-        loop._programs.clear()
+        programs._programs.clear()
     jax.config.update("jax_disable_most_optimizations", not optimize)
 
 

@@ -54,7 +54,8 @@ from mnemoscope.studies.discover import STUDIES, on_corpus
 from mnemoscope.studies.library.memories.optimised import Cell
 from mnemoscope.studies.library.walk.chosen import tokens_of
 from mnemoscope.tasks import Bigrams, Corpus, Cycle, Facts, Hops, Permutation, read_corpus
-from mnemoscope.training.spec import SGD, Adam, Spec
+from mnemoscope.training.optimizers import SGD, Adam
+from mnemoscope.training.spec import Spec
 
 SECONDS = 30  # the longest that one input may take
 LONGEST = 4000  # characters of a refusal

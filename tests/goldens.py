@@ -27,8 +27,11 @@ from pydantic_core import PydanticUndefined
 from mnemoscope.models import ModelConfig
 from mnemoscope.studies.discover import STUDIES
 from mnemoscope.tasks import Bigrams, Cycle, Facts, Hops, Permutation, Task
-from mnemoscope.training.loop import draw, fit, seed_keys
-from mnemoscope.training.spec import SGD, Adam, Spec
+from mnemoscope.training.loop import fit
+from mnemoscope.training.optimizers import SGD, Adam
+from mnemoscope.training.spec import Spec
+from mnemoscope.training.step import draw
+from mnemoscope.training.worlds import seed_keys
 
 FOLDER = Path(__file__).parent / "golden"
 SEEDS = (0, 7)

@@ -11,7 +11,7 @@ from compiled import init
 from mnemoscope.models import parameter_shapes
 from mnemoscope.studies.claims import Setting
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
 SEEDS = 10

@@ -39,8 +39,9 @@ from mnemoscope.studies.library.birth.sample import answers
 from mnemoscope.tasks import Bigrams, Permutation, read_corpus
 from mnemoscope.theory.gradients import Sampled, Steps, output_gradient, sampled_gradient, three_steps
 from mnemoscope.theory.induction import induction_weights
-from mnemoscope.training.loop import Run, fit
+from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import watch_of
+from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
 STEPS = 100

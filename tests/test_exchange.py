@@ -20,7 +20,8 @@ from mnemoscope.report.results import ledger
 from mnemoscope.report.site import piece_of
 from mnemoscope.store import Store
 from mnemoscope.tasks import Cycle, Permutation
-from mnemoscope.training.loop import Run, fit
+from mnemoscope.training.loop import fit
+from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
 VOCAB, CTX = 5, 4

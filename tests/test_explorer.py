@@ -22,7 +22,8 @@ from mnemoscope.store import Store
 from mnemoscope.studies.claims import Setting
 from mnemoscope.studies.discover import STUDIES
 from mnemoscope.tasks import Cycle, Permutation
-from mnemoscope.training.loop import Run, fit
+from mnemoscope.training.loop import fit
+from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -26,7 +26,8 @@ from mnemoscope.tasks import Facts
 from mnemoscope.theory.facts import counted, recall_model, write_facts
 from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import watch_of
-from mnemoscope.training.spec import SGD, Spec
+from mnemoscope.training.optimizers import SGD
+from mnemoscope.training.spec import Spec
 
 
 def test_sequences_hold_one_subject_one_relation_noise_and_the_end():

@@ -13,7 +13,7 @@ import pytest
 
 from mnemoscope.tasks import Permutation
 from mnemoscope.training.loop import fit
-from mnemoscope.training.spec import Adam
+from mnemoscope.training.optimizers import Adam
 
 # the bits of a sum differ between makes of CPU: AVX2 and SSE4.2 move these losses by up to 1.4e-6
 TOLERANCE = 1e-5

@@ -29,7 +29,8 @@ from mnemoscope.store import Store
 from mnemoscope.tasks import Example, Permutation
 from mnemoscope.training.loop import fit
 from mnemoscope.training.loss import batch_loss
-from mnemoscope.training.spec import Adam, Spec
+from mnemoscope.training.optimizers import Adam
+from mnemoscope.training.spec import Spec
 
 NO_GPU = (
     None if jax.default_backend() == "gpu" else f"no GPU here (JAX has {jax.default_backend()}): nothing was tested"

@@ -25,10 +25,12 @@ from mnemoscope.studies.library.hops import STUDY, built, order, trained
 from mnemoscope.studies.library.hops.conditions import curriculum, only
 from mnemoscope.tasks import Hops, HopWorld, Permutation
 from mnemoscope.theory.hops import hop_model, write_hops
-from mnemoscope.training.loop import draw, fit
+from mnemoscope.training.loop import fit
 from mnemoscope.training.loss import batch_loss, loss_and_gradient
 from mnemoscope.training.metrics import hops, watch_of
-from mnemoscope.training.spec import Adam, Spec
+from mnemoscope.training.optimizers import Adam
+from mnemoscope.training.spec import Spec
+from mnemoscope.training.step import draw
 
 
 def followed(hidden, context, a, b, hops):

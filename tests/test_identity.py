@@ -31,8 +31,11 @@ from mnemoscope.studies.runner import finding_key, judging_fingerprint, run_stud
 from mnemoscope.tasks import Permutation
 from mnemoscope.tasks.permutation import Split
 from mnemoscope.training import loop, loss
-from mnemoscope.training.loop import Run, fit
-from mnemoscope.training.spec import Adam, Spec
+from mnemoscope.training.loop import fit
+from mnemoscope.training.optimizers import Adam
+from mnemoscope.training.run import Run
+from mnemoscope.training.spec import Spec
+from mnemoscope.training.worlds import world_hashes
 
 SPEC = Spec(
     task=Permutation(n_symbols=3),
@@ -172,7 +175,8 @@ import json, sys
 sys.path.insert(0, {tests!r})
 import goldens
 from mnemoscope.core.fingerprint import trained_by
-from mnemoscope.training.loop import fit, world_hashes
+from mnemoscope.training.loop import fit
+from mnemoscope.training.worlds import world_hashes
 from mnemoscope.tasks import Permutation
 name = "permutation, pair tables"
 run = fit(goldens.CASES[name], goldens.SEEDS)
@@ -200,7 +204,7 @@ def test_the_users_environment_changes_no_number():
     losses, worlds, origin = child(**ENVIRONMENTS)
     frozen = goldens.read("losses.json")["permutation, pair tables"]
     np.testing.assert_allclose(losses, frozen, atol=1e-5, rtol=0)
-    assert worlds == loop.world_hashes(Permutation(), [0, 1]).tolist()
+    assert worlds == world_hashes(Permutation(), [0, 1]).tolist()
     assert origin == trained_by()
     assert (origin.prng, origin.x64, origin.seed_offset) == ("threefry2x32", False, 0)
 
@@ -369,10 +373,10 @@ def test_a_world_that_is_drawn_otherwise_now_is_refused(store, monkeypatch):
 
 
 def test_each_seed_has_its_own_world_hash():
-    hashes = loop.world_hashes(Permutation(), range(5))
+    hashes = world_hashes(Permutation(), range(5))
     assert hashes.shape == (5, 32)
     assert len({row.tobytes() for row in hashes}) == 5
-    one = loop.world_hashes(Permutation(split_seed=3), range(5))
+    one = world_hashes(Permutation(split_seed=3), range(5))
     assert len({row.tobytes() for row in one}) == 1
 
 

@@ -16,7 +16,8 @@ from mnemoscope import cli
 from mnemoscope.core.errors import UserError
 from mnemoscope.report.speed import print_profile
 from mnemoscope.training import profile
-from mnemoscope.training.loop import draw, joined, parted, release_steps, seed_keys, start, train_step
+from mnemoscope.training.step import draw, joined, parted, release_steps, start, train_step
+from mnemoscope.training.worlds import seed_keys
 
 STEP = jnp.array(5)
 
@@ -81,7 +82,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 events = []
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
 from mnemoscope.training.spec import Spec
-from mnemoscope.training.loop import programs
+from mnemoscope.training.programs import programs
 programs(Spec.model_validate_json({SMALL.canonical_json()!r}), 2)
 print(json.dumps([within] + [events.count("/jax/compilation_cache/cache_" + kind) for kind in ("hits", "misses")]))
 """

@@ -14,8 +14,9 @@ from mnemoscope.execution.local import obtain
 from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store
 from mnemoscope.tasks import Hops, Permutation
-from mnemoscope.training.loop import Run
-from mnemoscope.training.spec import SGD, Adam, Spec
+from mnemoscope.training.optimizers import SGD, Adam
+from mnemoscope.training.run import Run
+from mnemoscope.training.spec import Spec
 
 SMALL = ModelConfig(d_model=8, n_heads=1, d_mlp=0)
 SPECS = {

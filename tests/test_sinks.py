@@ -12,8 +12,9 @@ from mnemoscope.execution.local import obtain
 from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store
 from mnemoscope.tasks import Hops, Permutation
+from mnemoscope.training.optimizers import SGD
 from mnemoscope.training.sinks import sink_of
-from mnemoscope.training.spec import SGD, Spec
+from mnemoscope.training.spec import Spec
 
 SPEC = Spec(
     task=Hops(n=3, k=2), model=ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False), steps=20, batch=4,

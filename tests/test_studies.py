@@ -18,7 +18,8 @@ from mnemoscope.studies.discover import STUDIES, find_claim, find_study
 from mnemoscope.studies.runner import read_ledger, run_study
 from mnemoscope.studies.statistics import mean_interval, share_interval, share_verdict
 from mnemoscope.tasks import Permutation
-from mnemoscope.training.spec import Adam, Spec
+from mnemoscope.training.optimizers import Adam
+from mnemoscope.training.spec import Spec
 
 SPEC = Spec(
     task=Permutation(n_symbols=3), model=ModelConfig(d_model=16, n_heads=1, d_mlp=32), optimiser=Adam(lr=0.01, schedule="cosine"),

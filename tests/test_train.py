@@ -15,21 +15,13 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.core.seeds import device_mesh, different_seeds
 from mnemoscope.models import ModelConfig, Transformer, forward
 from mnemoscope.tasks import Permutation
-from mnemoscope.training import loop
-from mnemoscope.training.loop import (
-    all_params,
-    draw,
-    fit,
-    joined,
-    parted,
-    programs,
-    release_steps,
-    seed_keys,
-    start,
-    train_step,
-    trained_shapes,
-)
-from mnemoscope.training.spec import SGD, Adam, Spec
+from mnemoscope.training import programs as programs_module
+from mnemoscope.training.loop import fit
+from mnemoscope.training.optimizers import SGD, Adam
+from mnemoscope.training.programs import programs
+from mnemoscope.training.spec import Spec
+from mnemoscope.training.step import all_params, draw, joined, parted, release_steps, start, train_step, trained_shapes
+from mnemoscope.training.worlds import seed_keys
 
 SMALL = Spec(
     task=Permutation(n_symbols=3, repeat=0.3), model=ModelConfig(d_model=8, n_heads=2, d_mlp=8), steps=70, batch=16,
@@ -142,10 +134,11 @@ def test_no_core_gets_a_piece_of_anothers_step(monkeypatch):
     spec = Spec(task=Permutation(), model=ModelConfig(d_model=32, n_heads=2, d_mlp=64), steps=1, batch=128)
 
     def is_cut() -> bool:
-        return 'outer_dimension_partitions":["' in loop._compile(spec.program(), device_mesh(2), 2).advance.as_text()
+        advance = programs_module._compile(spec.program(), device_mesh(2), 2).advance
+        return 'outer_dimension_partitions":["' in advance.as_text()
 
     assert not is_cut()
-    monkeypatch.setattr(loop, "compiler_options", lambda mesh: None)
+    monkeypatch.setattr(programs_module, "compiler_options", lambda mesh: None)
     # with two devices there are two threads, however many cores there are
     assert is_cut(), "if the compiler no longer does it, the option may go"
 
@@ -179,7 +172,7 @@ def test_snapshots_and_observations_are_of_their_step():
 
 def test_one_compilation_for_every_stretch_and_every_call(monkeypatch):
     compiled = {}
-    monkeypatch.setattr(loop, "_programs", compiled)
+    monkeypatch.setattr(programs_module, "_programs", compiled)
     spec = SMALL.model_copy(update={"steps": 71, "batch": 11})
     fit(spec, [0, 1])
     fit(spec, [2, 3])
@@ -191,7 +184,7 @@ def test_one_compilation_for_every_stretch_and_every_call(monkeypatch):
 
 def test_trainings_that_differ_in_releases_share_a_program(monkeypatch):
     compiled = {}
-    monkeypatch.setattr(loop, "_programs", compiled)
+    monkeypatch.setattr(programs_module, "_programs", compiled)
     specs = [
         SMALL.model_copy(update={"batch": 12, "release": (("*.W_K", step),), "snapshots": n})
         for step, n in ((3, 2), (9, 4))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mnemoscope.exchange.tables import Tables
     from mnemoscope.models import Transformer
     from mnemoscope.store import RunRow, Store
-    from mnemoscope.training.loop import Run
+    from mnemoscope.training.run import Run
 
 Kind = Literal["transformer-lens", "numpy", "csv", "parquet"]
 

@@ -44,7 +44,12 @@ TRAINING = (
     "training/loop.py",
     "training/loss.py",
     "training/metrics.py",
+    "training/optimizers.py",
+    "training/programs.py",
+    "training/run.py",
     "training/spec.py",
+    "training/step.py",
+    "training/worlds.py",
 )
 READ = (".py", ".csv", ".txt")  # programs, and the data that they read
 # JAX's own way to ask XLA for less optimisation: sums come in another order

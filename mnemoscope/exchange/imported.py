@@ -19,9 +19,11 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.models import Transformer, parameter_shapes
 from mnemoscope.store import RunRow, Store
-from mnemoscope.training.loop import Run, draw, seed_keys
 from mnemoscope.training.loss import batch_loss
+from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
+from mnemoscope.training.step import draw
+from mnemoscope.training.worlds import seed_keys
 
 BATCH = 256  # sequences of the task on which the loss is measured
 

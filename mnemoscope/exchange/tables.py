@@ -18,7 +18,7 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.exchange.files import new_file, new_folder
 from mnemoscope.store import arrays_of
 from mnemoscope.studies.claims import Entry, Ledger
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 
 Column = Shaped[np.ndarray, "row"]
 Tables = dict[str, dict[str, Column]]

@@ -31,8 +31,9 @@ from mnemoscope.core.seeds import OUT_OF_MEMORY
 from mnemoscope.execution.blocks import TRIES, Attempt, Block, Lacking, Tally, block_size
 from mnemoscope.execution.local import hardware, pieces, select, use_all_devices, versions
 from mnemoscope.store import Store, arrays_of, check_arrays, run_of
-from mnemoscope.training.loop import Run, fit
+from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import watch_of
+from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
 CONNECT_SECONDS = 10

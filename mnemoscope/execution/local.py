@@ -20,8 +20,10 @@ from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.fingerprint import cpu_model, described, trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY
 from mnemoscope.store import RunRow, Store, block_id
-from mnemoscope.training.loop import Run, fit, programs
+from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import watch_of
+from mnemoscope.training.programs import programs
+from mnemoscope.training.run import Run
 from mnemoscope.training.sinks import Sink
 from mnemoscope.training.spec import Spec
 

@@ -14,8 +14,9 @@ import numpy as np
 from mnemoscope.core.fingerprint import cpu_model, trained_by
 from mnemoscope.execution.local import select
 from mnemoscope.store import RunRow, Store, arrays_of
-from mnemoscope.training.loop import Run, fit
+from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import watch_of
+from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
 START = 1e-5  # how far weights may be off before the first step on another kind of device

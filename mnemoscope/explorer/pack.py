@@ -28,7 +28,7 @@ from mnemoscope.probes.ablation import cases, edits
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.store import Store
 from mnemoscope.studies.runner import SHARED
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 
 MAX_TOKENS = 128  # the page draws one button and one bar for each token
 MAX_FINAL_WEIGHTS = 1_000_000  # numbers in the weights of seeds that are there at their end alone

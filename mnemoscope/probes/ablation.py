@@ -1,7 +1,8 @@
 """What each part is for: silence it, and measure both skills again.
 
-All cases (each head, all heads of a layer, each feed-forward layer) go through one `vmap` over masks. A part is silenced
-to zero or to its mean at each position over held-out sequences; the mean keeps the rest of the model on familiar ground.
+All cases (each head, all heads of a layer, each feed-forward layer) go through one `vmap` over
+masks. A part is silenced to zero or to its mean at each position over held-out sequences; the mean
+keeps the rest of the model on familiar ground.
 """
 
 from collections.abc import Sequence
@@ -16,34 +17,59 @@ from mnemoscope.tasks import Permutation, Split
 
 
 def cases(config: ModelConfig) -> list[str]:
-    """The knock-outs in order: nothing, then for each layer its heads, all its heads together, its feed-forward layer."""
+    """The knock-outs in order: nothing, then for each layer its heads, all its heads together, its
+    feed-forward layer."""
     names = ["none"]
     for layer in range(config.n_layers):
-        names += [f"L{layer}H{head}" for head in range(config.n_heads)] + [f"L{layer} attention"]
-        names += [f"L{layer} mlp"] if config.has_mlp(layer) else []
+        names += [f"L{layer}H{head}" for head in range(config.n_heads)]
+        names.append(f"L{layer} attention")
+        if config.has_mlp(layer):
+            names.append(f"L{layer} mlp")
     return names
 
 
 def edits(config: ModelConfig, means: dict[str, Array] | None = None) -> tuple[Edit, ...]:
-    """One Edit a site with a leading axis over `cases`; `means` maps a site to what silence is there (else zero)."""
+    """One Edit a site with a leading axis over `cases`; `means` maps a site to what silence is
+    there (else zero)."""
     names = cases(config)
+
+    def silencing(site: str, mask: Array) -> Edit:
+        value = jnp.zeros((1,) * (mask.ndim - 1)) if means is None else means[site]
+        return Edit(site, mask, jnp.broadcast_to(value[None], (len(names), *value.shape)))
+
     stacked = []
     for layer in range(config.n_layers):
-        out = [[name in (f"L{layer}H{h}", f"L{layer} attention") for h in range(config.n_heads)] for name in names]
-        parts = [(f"blocks.{layer}.attn.hook_z", jnp.array(out)[:, None, :, None], 3)]
+        silent_heads = jnp.array([_silent_heads(config, layer, name) for name in names])
+        site = f"blocks.{layer}.attn.hook_z"
+        stacked.append(silencing(site, silent_heads[:, None, :, None]))
         if config.has_mlp(layer):
-            silent = jnp.array([name == f"L{layer} mlp" for name in names])[:, None, None]
-            parts.append((f"blocks.{layer}.hook_mlp_out", silent, 2))
-        for site, mask, rank in parts:
-            value = jnp.zeros((1,) * rank) if means is None else means[site]
-            stacked.append(Edit(site, mask, jnp.broadcast_to(value[None], (len(names), *value.shape))))
+            silent_mlp = jnp.array([name == f"L{layer} mlp" for name in names])
+            stacked.append(silencing(f"blocks.{layer}.hook_mlp_out", silent_mlp[:, None, None]))
     return tuple(stacked)
 
 
+def _silent_heads(config: ModelConfig, layer: int, case: str) -> list[bool]:
+    """Which heads of a layer are silent in a case."""
+    every_head = case == f"L{layer} attention"
+    return [every_head or case == f"L{layer}H{head}" for head in range(config.n_heads)]
+
+
 def site_means(
-    task: Permutation, model: Transformer, split: Split, sources: Sequence[int], sites: Sequence[str]
+    task: Permutation,
+    model: Transformer,
+    split: Split,
+    sources: Sequence[int],
+    sites: Sequence[str],
 ) -> dict[str, Array]:
-    """The mean value of sites over every held-out sequence with these sources."""
+    """The mean value of sites over every held-out sequence with these sources.
+
+    Args:
+        task: lists the sequences.
+        model: what is read.
+        split: whose held-out mappings are shown.
+        sources: which pairs may come last.
+        sites: the names of what is read.
+    """
     tokens = task.list_tokens(split.held_out, tuple(sources))[:, : task.n_ctx]
 
     def picked(row: Array) -> dict[str, Array]:
@@ -53,31 +79,58 @@ def site_means(
     return jax.tree.map(lambda x: x.mean(axis=0), jax.vmap(picked)(tokens))
 
 
-def knock_outs(task: Permutation, model: Transformer, split: Split) -> dict[str, dict[str, Float[Array, "case"]]]:
-    """Both skills with each part silenced, to zero and to its mean; rows as `cases` lists them."""
-    zero = edits(model.config)
-    means = site_means(task, model, split, (0, task.n_symbols - 1), [edit.site for edit in zero])
-    return {
-        kind: jax.lax.map(lambda edit: both_skills(task, model, split, edit), chosen)
-        for kind, chosen in (("zero", zero), ("mean", edits(model.config, means)))
-    }
+def knock_outs(
+    task: Permutation, model: Transformer, split: Split
+) -> dict[str, dict[str, Float[Array, "case"]]]:
+    """Both skills with each part silenced, to zero and to its mean; rows as `cases` lists them.
+
+    Args:
+        task: lists the sequences.
+        model: what is read.
+        split: whose held-out mappings are shown.
+    """
+    to_zero = edits(model.config)
+    sites = [edit.site for edit in to_zero]
+    first_or_new = (0, task.n_symbols - 1)
+    means = site_means(task, model, split, first_or_new, sites)
+    to_mean = edits(model.config, means)
+
+    def skills(one_case: tuple[Edit, ...]) -> dict[str, Array]:
+        return both_skills(task, model, split, one_case)
+
+    return {"zero": jax.lax.map(skills, to_zero), "mean": jax.lax.map(skills, to_mean)}
 
 
 def forced_patterns(
     task: Permutation, model: Transformer, split: Split, layer: int = 0
 ) -> dict[str, dict[str, Float[Array, "head"]]]:
-    """Both skills when one head must attend: evenly to all it may see, or locally (y to itself, x to the y before)."""
-    n, n_heads = task.n_ctx, model.config.n_heads
+    """Both skills when one head must attend: evenly to all it may see, or locally (y to itself, x
+    to the y before).
+
+    Args:
+        task: lists the sequences.
+        model: what is read.
+        split: whose held-out mappings are shown.
+        layer: whose heads are forced, one after another.
+    """
+    n = task.n_ctx
+    n_heads = model.config.n_heads
     visible = jnp.tril(jnp.ones((n, n)))
     even = visible / visible.sum(axis=-1, keepdims=True)
     position = jnp.arange(n)
-    local = jax.nn.one_hot(jnp.where((position % 2 == 1) | (position == 0), position, position - 1), n)
+    to_itself = (position % 2 == 1) | (position == 0)
+    local = jax.nn.one_hot(jnp.where(to_itself, position, position - 1), n)
 
     def forced(head_and_pattern: tuple[Array, Array]) -> dict[str, Array]:
         head, pattern = head_and_pattern
         mask = (jnp.arange(n_heads) == head)[:, None, None]
-        return both_skills(task, model, split, (Edit(f"blocks.{layer}.attn.hook_pattern", mask, pattern[None]),))
+        edit = Edit(f"blocks.{layer}.attn.hook_pattern", mask, pattern[None])
+        return both_skills(task, model, split, (edit,))
 
     heads = jnp.repeat(jnp.arange(n_heads), 2)
-    skills = jax.lax.map(forced, (heads, jnp.tile(jnp.stack([even, local]), (n_heads, 1, 1))))
-    return {name: {k: v[i::2] for k, v in skills.items()} for i, name in enumerate(("even", "local"))}
+    patterns = jnp.tile(jnp.stack([even, local]), (n_heads, 1, 1))
+    skills = jax.lax.map(forced, (heads, patterns))
+    return {
+        "even": {name: x[0::2] for name, x in skills.items()},
+        "local": {name: x[1::2] for name, x in skills.items()},
+    }

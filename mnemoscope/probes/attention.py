@@ -1,7 +1,8 @@
 """Where heads look: the mean pattern over a list of sequences, and the mass on each role.
 
-In one layer, a row of the pattern acts only on the answer at its own position. The rows at outputs y therefore cannot
-change any answer that is scored; they are reported because sources describe them.
+In one layer, a row of the pattern acts only on the answer at its own position. The rows at outputs
+y therefore cannot change any answer that is scored; they are reported because sources describe
+them.
 """
 
 import jax
@@ -15,7 +16,14 @@ from mnemoscope.tasks import Permutation
 def mean_pattern(
     task: Permutation, model: Transformer, tokens: Int[Array, "batch length"], layer: int = 0
 ) -> Float[Array, "head pos key_pos"]:
-    """The attention pattern, averaged over sequences."""
+    """The attention pattern, averaged over sequences.
+
+    Args:
+        task: says how much of a sequence the model reads.
+        model: what is read.
+        tokens: the sequences.
+        layer: whose pattern it is.
+    """
 
     def pattern(row: Array) -> Array:
         return model.run_with_trace(row)[1][f"blocks.{layer}.attn.hook_pattern"]
@@ -23,8 +31,11 @@ def mean_pattern(
     return jax.vmap(pattern)(tokens[:, : task.n_ctx]).mean(axis=0)
 
 
-def roles(task: Permutation, pattern: Float[Array, "head pos key_pos"]) -> dict[str, Float[Array, "head"]]:
-    """Mean mass by role, over the rows where the role exists (x rows from the second on; y rows)."""
+def roles(
+    task: Permutation, pattern: Float[Array, "head pos key_pos"]
+) -> dict[str, Float[Array, "head"]]:
+    """Mean mass by role, over the rows where the role exists (x rows from the second on; y
+    rows)."""
     position = jnp.arange(task.n_ctx)
     is_y = position % 2 == 1
     later_x = (~is_y) & (position > 0)
@@ -49,7 +60,13 @@ def roles(task: Permutation, pattern: Float[Array, "head pos key_pos"]) -> dict[
     }
 
 
-def unevenness(task: Permutation, pattern: Float[Array, "head pos key_pos"]) -> Float[Array, "head"]:
-    """The largest distance of any weight from x_k to an earlier output from 1/(k - 1), over all k from 2 to V."""
-    gaps = [jnp.abs(pattern[:, 2 * k, 1 : 2 * k : 2] - 1 / k).max(axis=-1) for k in range(1, task.n_symbols)]
+def unevenness(
+    task: Permutation, pattern: Float[Array, "head pos key_pos"]
+) -> Float[Array, "head"]:
+    """The largest distance of any weight from x_k to an earlier output from 1/(k - 1), over all k
+    from 2 to V."""
+    gaps = []
+    for earlier in range(1, task.n_symbols):
+        to_outputs = pattern[:, 2 * earlier, 1 : 2 * earlier : 2]
+        gaps.append(jnp.abs(to_outputs - 1 / earlier).max(axis=-1))
     return jnp.stack(gaps).max(axis=0)

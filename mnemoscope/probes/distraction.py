@@ -1,69 +1,122 @@
 r"""Who says the noise token, and who the right one: feed-forward layers and attention, read apart.
 
-At a trigger seen before, in sequences without noise, each part of the model adds a vector to the stream, and the read-out makes
-of it
+At a trigger seen before, in sequences without noise, each part of the model adds a vector to the
+stream, and the read-out makes of it
 
     margin of feed-forward = sum over layers of mlp_out . (u_noise - u_right)
     margin of attention    = attn_out of the last layer . (u_right - u_noise)
 
-In sequences with noise the last layer's attention is split by what followed the trigger there: `to right` and `to noise`.
-Positions at which the right answer is the noise token itself are left out.
+In sequences with noise the last layer's attention is split by what followed the trigger there: `to
+right` and `to noise`. Positions at which the right answer is the noise token itself are left out.
 """
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from mnemoscope.core.axes import Array, Float
+from mnemoscope.core.axes import Array, Bool, Float, Int, Key, Shaped
 from mnemoscope.models import Transformer
 from mnemoscope.tasks import Bigrams
 
 KEY = 2**31 - 3
 
 
+class _Asked(NamedTuple):
+    """Sequences, and where something is asked of them: at triggers that were seen before."""
+
+    inputs: Int[Array, "batch pos"]
+    # the right answer at every position
+    right: Int[Array, "batch pos"]
+    # whether it is asked for
+    asked: Bool[Array, "batch pos"]
+
+
 def distraction(task: Bigrams, model: Transformer, sample: int) -> dict[str, Float[Array, ""]]:
-    """P(right), P(noise), share of right answers, both margins, and attention on what is right and on noise."""
-    clean, config = task.model_copy(update={"noise": 0.0}), model.config
-    keys, last = jax.random.split(jax.random.key(KEY), sample), config.n_layers - 1
+    """P(right), P(noise), share of right answers, both margins, and attention on what is right and
+    on noise.
+
+    Args:
+        task: from which sequences are drawn, with and without its noise.
+        model: what is read.
+        sample: how many sequences.
+    """
+    keys = jax.random.split(jax.random.key(KEY), sample)
+    clean = task.model_copy(update={"noise": 0.0})
+    found = _answers_and_margins(task, model, _drawn(clean, keys))
+    if task.noise:
+        found |= _attention_split(task, model, _drawn(task, keys))
+    return found
+
+
+def _drawn(task: Bigrams, keys: Key[Array, "batch"]) -> _Asked:
+    """One sequence a key."""
+    tokens, triggers, outputs = jax.vmap(lambda key: task.draw(key=key))(keys)
+    inputs = tokens[:, :-1]
+    is_trigger = (inputs[:, :, None] == triggers[:, None]).astype(int)
+    right = jnp.einsum("bpk,bk->bp", is_trigger, outputs)
+    seen_before = jax.vmap(task.roles)(inputs, triggers) >= 2
+    return _Asked(inputs, right, asked=seen_before & (right != task.noise_token))
+
+
+def _mean(x: Shaped[Array, "batch pos"], asked: Bool[Array, "batch pos"]) -> Float[Array, ""]:
+    """The mean over the positions that are asked."""
+    return jnp.where(asked, x, 0.0).sum() / jnp.maximum(asked.sum(), 1)
+
+
+def _answers_and_margins(
+    task: Bigrams, model: Transformer, drawn: _Asked
+) -> dict[str, Float[Array, ""]]:
+    """What is answered in sequences without noise, and what each part says to it."""
+    config = model.config
+    last = config.n_layers - 1
     w_u = jnp.asarray(model.params["unembed.W_U"])
+    inputs, right, asked = drawn
 
-    def drawn(task: Bigrams) -> tuple[Array, Array, Array]:
-        """Sequences, the right answer at every position, and where it is asked for: at triggers that were seen before."""
-        tokens, triggers, outputs = jax.vmap(lambda key: task.draw(key=key))(keys)
-        inputs = tokens[:, :-1]
-        right = jnp.einsum("bpk,bk->bp", (inputs[:, :, None] == triggers[:, None]).astype(int), outputs)
-        asked = (jax.vmap(task.roles)(inputs, triggers) >= 2) & (right != task.noise_token)
-        return inputs, right, asked
-
-    def mean(x: Array, asked: Array) -> Array:
-        return jnp.where(asked, x, 0.0).sum() / jnp.maximum(asked.sum(), 1)
-
-    def picked(scores: Float[Array, "batch pos vocab"], answer: Array) -> Array:
-        return jnp.take_along_axis(scores, answer[:, :, None], axis=2)[:, :, 0]
-
-    inputs, right, asked = drawn(clean)
+    def picked(scores: Float[Array, "batch pos vocab"]) -> Float[Array, "batch pos"]:
+        """The scores of the right answers."""
+        return jnp.take_along_axis(scores, right[:, :, None], axis=2)[:, :, 0]
 
     def parts(row: Array) -> tuple[Array, Array, Array]:
+        """The logits, and what the feed-forward layers and the last attention add to them."""
         logits, trace = model.run_with_trace(row)
-        fed = [trace[f"blocks.{n}.hook_mlp_out"] for n in range(config.n_layers) if config.has_mlp(n)]
-        return logits, sum(fed, jnp.zeros_like(trace["hook_embed"])) @ w_u, trace[f"blocks.{last}.hook_attn_out"] @ w_u
+        with_mlp = [n for n in range(config.n_layers) if config.has_mlp(n)]
+        nothing = jnp.zeros_like(trace["hook_embed"])
+        fed = sum([trace[f"blocks.{n}.hook_mlp_out"] for n in with_mlp], nothing)
+        return logits, fed @ w_u, trace[f"blocks.{last}.hook_attn_out"] @ w_u
 
     logits, fed, attended = jax.vmap(parts)(inputs)
     told = jax.nn.softmax(logits, axis=-1)
-    by_fed, by_attention = (picked(x, right) - x[:, :, task.noise_token] for x in (fed, attended))
-    found = {
-        "P(right)": mean(picked(told, right), asked), "P(noise)": mean(told[:, :, task.noise_token], asked),
-        "right": mean(logits.argmax(axis=-1) == right, asked), "margin of feed-forward": -mean(by_fed, asked),
-        "margin of attention": mean(by_attention, asked),
-    }  # fmt: skip
-    if not task.noise:
-        return found
-    inputs, right, asked = drawn(task)
-    pattern = jax.vmap(lambda row: model.run_with_trace(row)[1][f"blocks.{last}.attn.hook_pattern"].mean(axis=0))(
-        inputs
-    )
+    fed_margin = picked(fed) - fed[:, :, task.noise_token]
+    attended_margin = picked(attended) - attended[:, :, task.noise_token]
+    return {
+        "P(right)": _mean(picked(told), asked),
+        "P(noise)": _mean(told[:, :, task.noise_token], asked),
+        "right": _mean(logits.argmax(axis=-1) == right, asked),
+        "margin of feed-forward": -_mean(fed_margin, asked),
+        "margin of attention": _mean(attended_margin, asked),
+    }
+
+
+def _attention_split(
+    task: Bigrams, model: Transformer, drawn: _Asked
+) -> dict[str, Float[Array, ""]]:
+    """How much the last layer attends to what followed the trigger earlier: the right token, or
+    noise."""
+    last = model.config.n_layers - 1
+    inputs, right, asked = drawn
+
+    def mean_over_heads(row: Array) -> Array:
+        trace = model.run_with_trace(row)[1]
+        return trace[f"blocks.{last}.attn.hook_pattern"].mean(axis=0)
+
+    pattern = jax.vmap(mean_over_heads)(inputs)
     before = jnp.concatenate([jnp.full_like(inputs[:, :1], -1), inputs[:, :-1]], axis=1)
-    followed = before[:, None, :] == inputs[:, :, None]  # row asks, column comes after the same token
-    for name, answer in (("to right", right), ("to noise", jnp.full_like(right, task.noise_token))):
+    followed = before[:, None, :] == inputs[:, :, None]  # row asks, column comes after the same
+
+    def attention_to(answer: Array) -> Array:
         there = followed & (inputs[:, None, :] == answer[:, :, None])
-        found[name] = mean((pattern * there).sum(axis=2), asked)
-    return found
+        return _mean((pattern * there).sum(axis=2), asked)
+
+    noise = jnp.full_like(right, task.noise_token)
+    return {"to right": attention_to(right), "to noise": attention_to(noise)}

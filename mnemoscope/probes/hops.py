@@ -1,4 +1,5 @@
-"""What a model knows of hops: the share of right answers by number of hops, by where they are read, and with a layer silenced.
+"""What a model knows of hops: the share of right answers by number of hops, by where they are read,
+and with a layer silenced.
 
 Everything is read on one fixed sample of contexts, at every position. The level of 2^j hops is j.
 """
@@ -12,31 +13,60 @@ from mnemoscope.core.axes import Array, Float
 from mnemoscope.models import Edit, Transformer, early_logits, knock_out_head
 from mnemoscope.tasks import Hops, HopWorld
 
-SAMPLE, SAMPLE_KEY = 64, 2**31 - 1
+SAMPLE = 64  # contexts
+SAMPLE_KEY = 2**31 - 1
 
 
 def read_after(
     task: Hops, model: Transformer, world: HopWorld, edits: Iterable[Edit] = ()
 ) -> Float[Array, "layer level"]:
-    """The share of right answers to each level when it is read after each layer."""
+    """The share of right answers to each level when it is read after each layer.
+
+    Args:
+        task: draws contexts and knows the answers.
+        model: what is read.
+        world: the hidden permutations.
+        edits: changes to the forward pass.
+    """
     edits = tuple(edits)
     keys = jax.random.split(jax.random.key(SAMPLE_KEY), SAMPLE)
 
     def one(key: Array) -> Array:
         context = task.context(key=key)
-        said = early_logits(model.config, model.params, context.reshape(-1), edits).argmax(axis=-1)  # layer pos
+        logits = early_logits(model.config, model.params, context.reshape(-1), edits)
+        said = logits.argmax(axis=-1)  # layer pos
         return (said[:, None] == task.answers(world, context)[None]).mean(axis=-1)
 
     return jax.vmap(one)(keys).mean(axis=0)
 
 
-def by_level(task: Hops, model: Transformer, world: HopWorld, edits: Iterable[Edit] = ()) -> Float[Array, "level"]:
-    """The same where training reads it: 2^j hops after layer j, or after the last if there are fewer."""
+def by_level(
+    task: Hops, model: Transformer, world: HopWorld, edits: Iterable[Edit] = ()
+) -> Float[Array, "level"]:
+    """The same where training reads it: 2^j hops after layer j, or after the last if there are
+    fewer.
+
+    Args:
+        task: draws contexts and knows the answers.
+        model: what is read.
+        world: the hidden permutations.
+        edits: changes to the forward pass.
+    """
     levels = jnp.arange(task.levels)
-    return read_after(task, model, world, edits)[jnp.minimum(levels, model.config.n_layers - 1), levels]
+    by_layer = read_after(task, model, world, edits)
+    return by_layer[jnp.minimum(levels, model.config.n_layers - 1), levels]
 
 
 def silenced(task: Hops, model: Transformer, world: HopWorld) -> Float[Array, "layer level"]:
-    """The same with the attention of each layer silenced in turn; one head a layer."""
-    layers = range(model.config.n_layers)
-    return jnp.stack([by_level(task, model, world, (knock_out_head(model.config, i, 0),)) for i in layers])
+    """The same with the attention of each layer silenced in turn; one head a layer.
+
+    Args:
+        task: draws contexts and knows the answers.
+        model: what is read.
+        world: the hidden permutations.
+    """
+    found = []
+    for layer in range(model.config.n_layers):
+        without = knock_out_head(model.config, layer, 0)
+        found.append(by_level(task, model, world, (without,)))
+    return jnp.stack(found)

@@ -1,16 +1,16 @@
 r"""A forward pass as a list of small equations with their numbers, in the order of the computation.
 
-Every matrix is a `Line`: a name, the formula that made it from lines before it, and its values (rows are positions or
-tokens). Values are the model's own, read from its trace; formulas are exact and are written so that a reader, or a
-test, can work each line out again from the lines above:
+Every matrix is a `Line`: a name, the formula that made it from lines before it, and its values
+(rows are positions or tokens). Values are the model's own, read from its trace; formulas are exact
+and are written so that a reader, or a test, can work each line out again from the lines above:
 
-    X = E + P        QKV = X @ W_QKV + b_QKV        S = Q @ K^T / sqrt(d_head)        A = softmax(mask(S))   ...
+    X = E + P    QKV = X @ W_QKV + b_QKV    S = Q @ K^T / sqrt(d_head)    A = softmax(mask(S))   ...
 
-A step ends with one sentence on what it did to the prediction. What the residual stream would say if it were read out
-at once (through the final norm where there is one) is the prediction so far.
+A step ends with one sentence on what it did to the prediction. What the residual stream would say
+if it were read out at once (through the final norm where there is one) is the prediction so far.
 
-`components` splits the logits into what each part wrote: embedding, position, every head, biases, feed-forward. Norms
-are held at the scale they had, which makes the split exact.
+`components` splits the logits into what each part wrote: embedding, position, every head, biases,
+feed-forward. Norms are held at the scale they had, which makes the split exact.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,34 +30,45 @@ Rows = Float[np.ndarray, "row column"]
 
 @dataclass(frozen=True)
 class Line:
-    """One matrix: `name = formula`; no formula means that it is given (a parameter)."""
+    """One matrix: `name = formula`."""
 
     name: str
+    # how it follows from lines above; empty if it is given (a parameter)
     formula: str
     values: Rows
+    # names of the rows
     rows: tuple[str, ...]
-    columns: tuple[str, ...] = ()  # names of the columns, where they have any: tokens, or the positions looked at
+    # names of the columns, where they have any: tokens, or the positions looked at
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Step:
-    """Some lines that belong together, and what they did to the prediction."""
+    """Some lines that belong together."""
 
     title: str
     lines: tuple[Line, ...]
+    # what they did to the prediction
     sentence: str
 
 
 @dataclass(frozen=True)
 class Walk:
-    """The whole pass for one prompt. `stream` is the residual stream after each step that changed it."""
+    """The whole pass for one prompt."""
 
+    # its tokens, as they are written
     prompt: tuple[str, ...]
+    # how every token is written
     token_names: tuple[str, ...]
+    # in the order of the computation
     steps: tuple[Step, ...]
+    # the residual stream after each step that changed it
     stream: dict[str, Rows]
+    # what each part of the model adds to the logits
     components: dict[str, Float[np.ndarray, "pos vocab"]]
+    # what the model says
     logits: Float[np.ndarray, "pos vocab"]
+    # the matrix and the bias that make logits of the stream
     read_out: tuple[Float[np.ndarray, "d_model vocab"], Float[np.ndarray, "vocab"]]
 
     @property
@@ -72,12 +83,23 @@ class Walk:
 
 
 def walk(model: Transformer, tokens: Sequence[int], token_names: tuple[str, ...]) -> Walk:
-    """Walk one prompt through a model; `token_names` are how the tokens are written."""
-    if unusual := model.config.unusual:
-        raise UserError(f"a walk is written for a plain transformer's attention; this model has {', '.join(unusual)}")
+    """Walk one prompt through a model.
+
+    Args:
+        model: a plain transformer.
+        tokens: the prompt.
+        token_names: how the tokens are written.
+    """
+    unusual = model.config.unusual
+    if unusual:
+        raise UserError(
+            "a walk is written for a plain transformer's attention; "
+            f"this model has {', '.join(unusual)}"
+        )
     if not model.config.tied and model.params["unembed.W_U"].shape[1] != len(token_names):
         raise UserError(
-            "a walk is written for models whose answers are their tokens; this model has answers of its own"
+            "a walk is written for models whose answers are their tokens; "
+            "this model has answers of its own"
         )
     way = _Way(model, model.check(tokens), token_names)
     way.look_up()
@@ -90,30 +112,46 @@ def walk(model: Transformer, tokens: Sequence[int], token_names: tuple[str, ...]
             way.feed_forward(layer)
     way.read_out()
     return Walk(
-        way.prompt, way.token_names, tuple(way.steps), way.stream, components(model, way.ids), way.logits, way.reading
+        prompt=way.prompt,
+        token_names=way.token_names,
+        steps=tuple(way.steps),
+        stream=way.stream,
+        components=components(model, way.ids),
+        logits=way.logits,
+        read_out=way.reading,
     )
 
 
 class _Way:
-    """A walk being written: `at` names the line that holds the residual stream, `x` is its value."""
+    """A walk being written: `at` names the line that holds the residual stream, `x` is its
+    value."""
 
     def __init__(self, model: Transformer, tokens: Array, token_names: tuple[str, ...]):
         logits, trace = model.run_with_trace(tokens)
-        self.config, self.p, self.trace = model.config, _numbers(model.params), _numbers(trace)
-        self.logits, self.ids, self.token_names = np.asarray(logits, np.float64), np.asarray(tokens), token_names
+        self.config = model.config
+        self.p = _numbers(model.params)
+        self.trace = _numbers(trace)
+        self.logits = np.asarray(logits, np.float64)
+        self.ids = np.asarray(tokens)
+        self.token_names = token_names
         self.prompt = tuple(token_names[i] for i in self.ids)
         self.places = tuple(f"{i} {name}" for i, name in enumerate(self.prompt))
         w_u = self.p["embed.W_E"].T if self.config.tied else self.p["unembed.W_U"]
-        self.reading = w_u, self.p.get("unembed.b_U", np.zeros(w_u.shape[1]))
+        self.reading = (w_u, self.p.get("unembed.b_U", np.zeros(w_u.shape[1])))
         self.steps: list[Step] = []
         self.stream: dict[str, np.ndarray] = {}
-        self.at, self.x = "X", self.trace["blocks.0.hook_resid_pre"]
+        self.at = "X"
+        self.x = self.trace["blocks.0.hook_resid_pre"]
 
-    def line(self, name: str, formula: str, values: np.ndarray, columns: tuple[str, ...] = ()) -> Line:
+    def line(
+        self, name: str, formula: str, values: np.ndarray, columns: tuple[str, ...] = ()
+    ) -> Line:
         """A matrix with a row for each position."""
         return Line(name, formula, values, self.places, columns)
 
-    def given(self, name: str, values: np.ndarray, rows: Sequence[str] = (), columns: tuple[str, ...] = ()) -> Line:
+    def given(
+        self, name: str, values: np.ndarray, rows: Sequence[str] = (), columns: tuple[str, ...] = ()
+    ) -> Line:
         """A parameter; a vector is one row."""
         values = np.atleast_2d(values)
         numbered = ("",) if len(values) == 1 else tuple(map(str, range(len(values))))
@@ -121,22 +159,40 @@ class _Way:
 
     def name(self, base: str, layer: int, head: int | None = None) -> str:
         """Q; Q_1 in the second of several layers; Q_h0 for the first of several heads."""
-        parts = [base, *([str(layer)] if self.config.n_layers > 1 else [])]
-        return "_".join([*parts, *([f"h{head}"] if head is not None and self.config.n_heads > 1 else [])])
+        name = base
+        if self.config.n_layers > 1:
+            name += f"_{layer}"
+        if head is not None and self.config.n_heads > 1:
+            name += f"_h{head}"
+        return name
 
-    def affine(self, result: str, of: str, w: str, b: str, params: tuple[str, str], values: np.ndarray) -> list[Line]:
-        """result = of @ w + b, with its parameters above it; the bias where the model has one."""
-        weight = self.p[params[0]]
-        lines, formula = [self.given(w, weight.reshape(-1, weight.shape[-1]))], f"{of} @ {w}"
-        if params[1] in self.p:
-            lines, formula = [*lines, self.given(b, self.p[params[1]])], f"{formula} + {b}"
-        return [*lines, self.line(result, formula, values)]
+    def affine(
+        self, result: str, of: str, names: tuple[str, str], params: tuple[str, str], out: np.ndarray
+    ) -> list[Line]:
+        """result = of @ w + b, with its parameters above it; the bias where the model has one.
+
+        `names` are how w and b are written, `params` what the model calls them.
+        """
+        w, b = names
+        weight, bias = params
+        matrix = self.p[weight]
+        lines = [self.given(w, matrix.reshape(-1, matrix.shape[-1]))]
+        formula = f"{of} @ {w}"
+        if bias in self.p:
+            lines.append(self.given(b, self.p[bias]))
+            formula += f" + {b}"
+        return [*lines, self.line(result, formula, out)]
 
     def norm(self, site: str, of: str, result: str) -> list[Line]:
         """result = norm(of) * w + b."""
-        w, b = self.p[f"{site}.w"], self.p[f"{site}.b"]
-        formula, value = f"norm({of}) * w_{result} + b_{result}", self.trace[f"{site}.hook_normalized"] * w + b
-        return [self.given(f"w_{result}", w), self.given(f"b_{result}", b), self.line(result, formula, value)]
+        w = self.p[f"{site}.w"]
+        b = self.p[f"{site}.b"]
+        value = self.trace[f"{site}.hook_normalized"] * w + b
+        return [
+            self.given(f"w_{result}", w),
+            self.given(f"b_{result}", b),
+            self.line(result, f"norm({of}) * w_{result} + b_{result}", value),
+        ]
 
     def answers(self) -> tuple[str, ...]:
         """What each position would say if the stream were read out now."""
@@ -149,144 +205,187 @@ class _Way:
     def move(self, key: str, at: str, x: np.ndarray, did: str) -> str:
         """Put the stream where it is now, and say which answers that changed."""
         before = self.answers() if self.stream else None
-        self.at, self.x = at, x
+        self.at = at
+        self.x = x
         self.stream[key] = x
         after = self.answers()
         says = f"{did}; read out now, the answers would be {', '.join(after)}"
         if before is None:
             return f"{says}."
-        changes = zip(self.prompt, before, after, strict=True)
-        moved = "; ".join(f"after {where} from {a} to {b}" for where, a, b in changes if a != b)
-        return f"{says} ({moved or 'none changed'})."
+        changes = []
+        for where, a, b in zip(self.prompt, before, after, strict=True):
+            if a != b:
+                changes.append(f"after {where} from {a} to {b}")
+        return f"{says} ({'; '.join(changes) or 'none changed'})."
 
     def pushes(self, who: str, out: np.ndarray) -> str:
         """Which answer a part favours most at each position, against the mean of all answers."""
         change = out @ self.reading[0]
         over = change - change.mean(axis=-1, keepdims=True)
-        parts = (f"{self.token_names[row.argmax()]} after {where} (+{row.max():.2f})"
-                 for where, row in zip(self.prompt, over, strict=True))  # fmt: skip
-        return f"{who} pushes towards {', '.join(parts)}"
+        favours = []
+        for where, row in zip(self.prompt, over, strict=True):
+            favours.append(f"{self.token_names[row.argmax()]} after {where} (+{row.max():.2f})")
+        return f"{who} pushes towards {', '.join(favours)}"
 
     def look_up(self) -> None:
-        p, n = self.p, len(self.ids)
+        """Tokens and positions, added."""
         lines = (
-            self.given("W_E", p["embed.W_E"], self.token_names), self.given("W_pos", p["pos_embed.W_pos"]),
+            self.given("W_E", self.p["embed.W_E"], self.token_names),
+            self.given("W_pos", self.p["pos_embed.W_pos"]),
             self.line("E", f"W_E[{self.ids.tolist()}]", self.trace["hook_embed"]),
-            self.line("P", f"W_pos[0:{n}]", self.trace["hook_pos_embed"]), self.line("X", "E + P", self.x),
-        )  # fmt: skip
-        sentence = self.move("embedding + position", "X", self.x, "Each position starts as its token plus its place")
+            self.line("P", f"W_pos[0:{len(self.ids)}]", self.trace["hook_pos_embed"]),
+            self.line("X", "E + P", self.x),
+        )
+        did = "Each position starts as its token plus its place"
+        sentence = self.move("embedding + position", "X", self.x, did)
         self.steps.append(Step("Look up the tokens and their positions", lines, sentence))
+
+    def normed(self, site: str, base: str, layer: int) -> tuple[str, list[Line]]:
+        """What a part reads: the stream, or its norm where the model takes one before; and the
+        lines of that norm."""
+        if self.config.norm != "pre":
+            return self.at, []
+        name = self.name(base, layer)
+        return name, self.norm(site, self.at, name)
 
     def project(self, layer: int) -> None:
         """The packed product of queries, keys and values, and its split by head."""
-        attn, d, dh, packed = f"blocks.{layer}.attn", self.config.d_model, self.config.d_head, self.name("QKV", layer)
-        lines, source = [], self.at
-        if self.config.norm == "pre":
-            source = self.name("N", layer)
-            lines = self.norm(f"blocks.{layer}.ln1", self.at, source)
-        w = np.concatenate([self.p[f"{attn}.W_{n}"].transpose(1, 0, 2).reshape(d, d) for n in "QKV"], axis=1)
-        whole = np.concatenate([self.trace[f"{attn}.hook_{n}"].reshape(-1, d) for n in "qkv"], axis=1)
-        lines, formula = [*lines, self.given(f"W_{packed}", w)], f"{source} @ W_{packed}"
+        attn = f"blocks.{layer}.attn"
+        d = self.config.d_model
+        packed = self.name("QKV", layer)
+        source, lines = self.normed(f"blocks.{layer}.ln1", "N", layer)
+        weights = [self.p[f"{attn}.W_{n}"].transpose(1, 0, 2).reshape(d, d) for n in "QKV"]
+        lines.append(self.given(f"W_{packed}", np.concatenate(weights, axis=1)))
+        formula = f"{source} @ W_{packed}"
         if f"{attn}.b_Q" in self.p:
-            lines.append(self.given(f"b_{packed}", np.concatenate([self.p[f"{attn}.b_{n}"].ravel() for n in "QKV"])))
+            biases = [self.p[f"{attn}.b_{n}"].ravel() for n in "QKV"]
+            lines.append(self.given(f"b_{packed}", np.concatenate(biases)))
             formula += f" + b_{packed}"
+        views = [self.trace[f"{attn}.hook_{n}"].reshape(-1, d) for n in "qkv"]
+        whole = np.concatenate(views, axis=1)
         lines.append(self.line(packed, formula, whole))
-        for i, base in enumerate("QKV"):
-            for head in range(self.config.n_heads):
-                a = i * d + head * dh
-                lines.append(
-                    self.line(self.name(base, layer, head), f"{packed}[:, {a}:{a + dh}]", whole[:, a : a + dh])
-                )
+        lines += self.split_by_head(layer, packed, whole)
         sentence = (
-            f"Three views of the same vectors; nothing is written yet, so the answers stay {', '.join(self.answers())}."
+            "Three views of the same vectors; nothing is written yet, "
+            f"so the answers stay {', '.join(self.answers())}."
         )
-        self.steps.append(Step("Q, K, V: queries, keys and values", tuple(lines), sentence))
+        title = "Q, K, V: queries, keys and values"
+        self.steps.append(Step(title, tuple(lines), sentence))
+
+    def split_by_head(self, layer: int, packed: str, whole: np.ndarray) -> list[Line]:
+        """Each head's columns of the packed product: all queries, then all keys, then values."""
+        lines = []
+        end = 0
+        for base in "QKV":
+            for head in range(self.config.n_heads):
+                begin = end
+                end = begin + self.config.d_head
+                formula = f"{packed}[:, {begin}:{end}]"
+                lines.append(self.line(self.name(base, layer, head), formula, whole[:, begin:end]))
+        return lines
 
     def attend(self, layer: int, head: int) -> None:
         """One head: scores, mask, softmax, and the values it carries."""
-        attn, many = f"blocks.{layer}.attn", self.config.n_heads > 1
+        attn = f"blocks.{layer}.attn"
+        d_head = self.config.d_head
         q, k, v, s, m, a, z = (self.name(base, layer, head) for base in "QKVSMAZ")
-        values = {n: self.trace[f"{attn}.hook_{n}"][:, head] for n in "qkz"}
+        queries = self.trace[f"{attn}.hook_q"][:, head]
+        keys = self.trace[f"{attn}.hook_k"][:, head]
+        carried = self.trace[f"{attn}.hook_z"][:, head]
+        masked = self.trace[f"{attn}.hook_attn_scores"][head]
         pattern = self.trace[f"{attn}.hook_pattern"][head]
+        scores = queries @ keys.T * d_head**-0.5
         lines = (
-            self.line(s, f"{q} @ {k}^T / sqrt({self.config.d_head})", values["q"] @ values["k"].T * self.config.d_head**-0.5,
-                      self.places),
-            self.line(m, f"mask({s})", self.trace[f"{attn}.hook_attn_scores"][head], self.places),
-            self.line(a, f"softmax({m})", pattern, self.places), self.line(z, f"{a} @ {v}", values["z"]),
-        )  # fmt: skip
+            self.line(s, f"{q} @ {k}^T / sqrt({d_head})", scores, self.places),
+            self.line(m, f"mask({s})", masked, self.places),
+            self.line(a, f"softmax({m})", pattern, self.places),
+            self.line(z, f"{a} @ {v}", carried),
+        )
         last = pattern[-1]
+        many = self.config.n_heads > 1
+        who = f"Head {head}" if many else "The head"
         sentence = (
-            f"{f'Head {head}' if many else 'The head'} looks, from the last position, most at {self.places[last.argmax()]} "
+            f"{who} looks, from the last position, most at {self.places[last.argmax()]} "
             f"({last.max():.0%}); the answers stay {', '.join(self.answers())} until it writes."
         )
         self.steps.append(Step(f"Attend, head {head}" if many else "Attend", lines, sentence))
 
     def write(self, layer: int) -> None:
         """What the heads carry, through W_O and into the stream."""
-        block, config = f"blocks.{layer}", self.config
-        z, o, r = (self.name(base, layer) for base in "ZOR")
+        block = f"blocks.{layer}"
+        n_heads = self.config.n_heads
+        z, o, result = (self.name(base, layer) for base in "ZOR")
         lines = []
-        if config.n_heads > 1:
-            parts = ", ".join(self.name("Z", layer, head) for head in range(config.n_heads))
-            lines = [self.line(z, f"concat({parts})", self.trace[f"{block}.attn.hook_z"].reshape(len(self.ids), -1))]
+        if n_heads > 1:
+            parts = ", ".join(self.name("Z", layer, head) for head in range(n_heads))
+            carried = self.trace[f"{block}.attn.hook_z"].reshape(len(self.ids), -1)
+            lines.append(self.line(z, f"concat({parts})", carried))
         out = self.trace[f"{block}.hook_attn_out"]
-        params = f"{block}.attn.W_O", f"{block}.attn.b_O"
-        lines += self.affine(o, z, self.name("W_O", layer), self.name("b_O", layer), params, out)
-        self.add(block, "ln1", lines, o, r, out, f"attention{self.which(layer)}", "Attention",
-                 "Write what attention found into the stream")  # fmt: skip
+        names = (self.name("W_O", layer), self.name("b_O", layer))
+        lines += self.affine(o, z, names, (f"{block}.attn.W_O", f"{block}.attn.b_O"), out)
+        lines += self.add(f"{block}.ln1", o, result, out)
+        did = self.pushes("Attention", out)
+        sentence = self.move(f"attention{self.which(layer)}", lines[-1].name, lines[-1].values, did)
+        title = "Write what attention found into the stream"
+        self.steps.append(Step(title, tuple(lines), sentence))
 
     def feed_forward(self, layer: int) -> None:
         """Two matrices with the activation between them, at each position by itself."""
-        block, lines, source = f"blocks.{layer}", [], self.at
-        h, g, f, y = (self.name(base, layer) for base in "HGFY")
-        if self.config.norm == "pre":
-            source = self.name("N2", layer)
-            lines = self.norm(f"{block}.ln2", self.at, source)
-        out = self.trace[f"{block}.hook_mlp_out"]
-        w_in, b_in, w_out, b_out = (self.name(base, layer) for base in ("W_in", "b_in", "W_out", "b_out"))
-        at = f"{block}.mlp"
-        lines += self.affine(h, source, w_in, b_in, (f"{at}.W_in", f"{at}.b_in"), self.trace[f"{at}.hook_pre"])
+        block = f"blocks.{layer}"
+        mlp = f"{block}.mlp"
+        h, g, f, result = (self.name(base, layer) for base in "HGFY")
+        source, lines = self.normed(f"{block}.ln2", "N2", layer)
+        names = (self.name("W_in", layer), self.name("b_in", layer))
+        hidden = self.trace[f"{mlp}.hook_pre"]
+        lines += self.affine(h, source, names, (f"{mlp}.W_in", f"{mlp}.b_in"), hidden)
         formula = f"relu({h})" if self.config.act == "relu" else h
-        lines.append(self.line(g, formula, self.trace[f"{at}.hook_post"]))
-        lines += self.affine(f, g, w_out, b_out, (f"{at}.W_out", f"{at}.b_out"), out)
-        self.add(block, "ln2", lines, f, y, out, f"feed-forward{self.which(layer)}", "The feed-forward layer",
-                 "Feed forward, each position by itself")  # fmt: skip
+        lines.append(self.line(g, formula, self.trace[f"{mlp}.hook_post"]))
+        out = self.trace[f"{block}.hook_mlp_out"]
+        names = (self.name("W_out", layer), self.name("b_out", layer))
+        lines += self.affine(f, g, names, (f"{mlp}.W_out", f"{mlp}.b_out"), out)
+        lines += self.add(f"{block}.ln2", f, result, out)
+        did = self.pushes("The feed-forward layer", out)
+        key = f"feed-forward{self.which(layer)}"
+        sentence = self.move(key, lines[-1].name, lines[-1].values, did)
+        title = "Feed forward, each position by itself"
+        self.steps.append(Step(title, tuple(lines), sentence))
 
     def which(self, layer: int) -> str:
+        """The number of a layer, where there are several."""
         return f" {layer}" if self.config.n_layers > 1 else ""
 
-    def add(
-        self, block: str, norm: str, lines: list[Line], part: str, result: str, out: np.ndarray, key: str, who: str, title: str
-    ) -> None:  # fmt: skip
-        """Add a part's output to the stream, normalise the sum where the model does, and tell."""
-        at, x = result, self.x + out
-        lines.append(self.line(result, f"{self.at} + {part}", x))
+    def add(self, norm: str, part: str, result: str, out: np.ndarray) -> list[Line]:
+        """A part's output added to the stream, and the norm of the sum where the model takes one
+        after; the last line is the stream from here on."""
+        lines = [self.line(result, f"{self.at} + {part}", self.x + out)]
         if self.config.norm == "post":
-            at = f"N_{result}"
-            lines += self.norm(f"{block}.{norm}", result, at)
-            x = lines[-1].values
-        self.steps.append(Step(title, tuple(lines), self.move(key, at, x, self.pushes(who, out))))
+            lines += self.norm(norm, result, f"N_{result}")
+        return lines
 
     def read_out(self) -> None:
         """Logits, probabilities, and the answer after every token."""
-        lines, source, (w, b) = [], self.at, self.reading
+        w, b = self.reading
+        lines = []
+        source = self.at
         if self.config.norm == "pre":
             source = "N_final"
             lines = self.norm("ln_final", self.at, source)
-        lines, formula = [*lines, self.given("W_U", w, (), self.token_names)], f"{source} @ W_U"
+        lines.append(self.given("W_U", w, (), self.token_names))
+        formula = f"{source} @ W_U"
         if "unembed.b_U" in self.p:
-            lines, formula = [*lines, self.given("b_U", b, (), self.token_names)], f"{formula} + b_U"
+            lines.append(self.given("b_U", b, (), self.token_names))
+            formula += " + b_U"
         p = _softmax(self.logits)
-        lines += [
-            self.line("L", formula, self.logits, self.token_names),
-            self.line("Pr", "softmax(L)", p, self.token_names),
-        ]
-        told = (f"after {where} comes {self.token_names[row.argmax()]} ({row.max():.1%})"
-                for where, row in zip(self.prompt, p, strict=True))  # fmt: skip
+        lines.append(self.line("L", formula, self.logits, self.token_names))
+        lines.append(self.line("Pr", "softmax(L)", p, self.token_names))
+        told = []
+        for where, row in zip(self.prompt, p, strict=True):
+            told.append(f"after {where} comes {self.token_names[row.argmax()]} ({row.max():.1%})")
         self.steps.append(Step("Read out", tuple(lines), f"The model says: {', '.join(told)}."))
 
 
 def _numbers(arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The same arrays on the host, in 64 bits."""
     return {name: np.asarray(value, np.float64) for name, value in arrays.items()}
 
 
@@ -295,28 +394,31 @@ def _softmax(x: np.ndarray) -> np.ndarray:
     return e / e.sum(axis=-1, keepdims=True)
 
 
+def _centred(x: np.ndarray) -> np.ndarray:
+    return x - x.mean(axis=-1, keepdims=True)
+
+
+def _scale(centred: np.ndarray) -> np.ndarray:
+    """What a norm divides by."""
+    return np.sqrt(np.square(centred).mean(axis=-1, keepdims=True) + NORM_EPS)
+
+
 def _scaled(x: np.ndarray) -> np.ndarray:
-    centred = x - x.mean(axis=-1, keepdims=True)
-    return centred / np.sqrt(np.square(centred).mean(axis=-1, keepdims=True) + NORM_EPS)
+    centred = _centred(x)
+    return centred / _scale(centred)
 
 
-def components(model: Transformer, tokens: Int[np.ndarray, "pos"]) -> dict[str, Float[np.ndarray, "pos vocab"]]:
+def components(
+    model: Transformer, tokens: Int[np.ndarray, "pos"]
+) -> dict[str, Float[np.ndarray, "pos vocab"]]:
     """What each part of the model adds to every logit; the parts sum to the logits exactly.
 
     A norm is linear once its scale is held: (x - mean) / scale * w, with b as a part of its own.
     """
-    config, p = model.config, _numbers(model.params)
+    config = model.config
+    p = _numbers(model.params)
     trace = _numbers(model.run_with_trace(jnp.asarray(tokens))[1])
-    w_u = p["embed.W_E"].T if config.tied else p["unembed.W_U"]
     parts = {"embedding": trace["hook_embed"], "position": trace["hook_pos_embed"]}
-
-    def through_norm(name: str) -> None:
-        total = np.sum(list(parts.values()), axis=0)
-        scale = np.sqrt(np.square(total - total.mean(axis=-1, keepdims=True)).mean(axis=-1, keepdims=True) + NORM_EPS)
-        for key, part in parts.items():
-            parts[key] = (part - part.mean(axis=-1, keepdims=True)) / scale * p[f"{name}.w"]
-        parts[f"bias of {name}"] = np.broadcast_to(p[f"{name}.b"], total.shape)
-
     for layer in range(config.n_layers):
         block = f"blocks.{layer}"
         which = f" of layer {layer}" if config.n_layers > 1 else ""
@@ -324,16 +426,29 @@ def components(model: Transformer, tokens: Int[np.ndarray, "pos"]) -> dict[str, 
         for head in range(config.n_heads):
             parts[f"head {head}{which}"] = result[:, head]
         if f"{block}.attn.b_O" in p:
-            parts[f"attention's bias{which}"] = np.broadcast_to(p[f"{block}.attn.b_O"], result[:, 0].shape)
+            bias = np.broadcast_to(p[f"{block}.attn.b_O"], result[:, 0].shape)
+            parts[f"attention's bias{which}"] = bias
         if config.norm == "post":
-            through_norm(f"{block}.ln1")
+            parts = _through_norm(parts, p, f"{block}.ln1")
         if config.has_mlp(layer):
             parts[f"feed-forward{which}"] = trace[f"{block}.hook_mlp_out"]
             if config.norm == "post":
-                through_norm(f"{block}.ln2")
+                parts = _through_norm(parts, p, f"{block}.ln2")
     if config.norm == "pre":
-        through_norm("ln_final")
+        parts = _through_norm(parts, p, "ln_final")
+    w_u = p["embed.W_E"].T if config.tied else p["unembed.W_U"]
     split = {name: part @ w_u for name, part in parts.items()}
     if "unembed.b_U" in p:
         split["read-out's bias"] = np.broadcast_to(p["unembed.b_U"], split["embedding"].shape)
     return split
+
+
+def _through_norm(
+    parts: dict[str, np.ndarray], p: dict[str, np.ndarray], name: str
+) -> dict[str, np.ndarray]:
+    """The parts of a normalized stream, from the parts of the stream before."""
+    total = np.sum(list(parts.values()), axis=0)
+    scale = _scale(_centred(total))
+    normed = {key: _centred(part) / scale * p[f"{name}.w"] for key, part in parts.items()}
+    normed[f"bias of {name}"] = np.broadcast_to(p[f"{name}.b"], total.shape)
+    return normed

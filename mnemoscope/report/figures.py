@@ -23,7 +23,9 @@ from mnemoscope.studies.library.walk import published
 
 INK, SEED, SOURCE = "#1c1e21", "#0072b2", "#d55e00"
 FORMATS = ("svg", "pdf", "png")
-GOLDEN = (5**0.5 - 1) / 2  # spreads dots evenly without chance: the fractional parts of its multiples
+GOLDEN = (
+    5**0.5 - 1
+) / 2  # spreads dots evenly without chance: the fractional parts of its multiples
 
 
 @contextmanager
@@ -54,7 +56,9 @@ def seeds_figure(panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]
     if not shown:
         raise UserError(f"none of the series {', '.join(by_seed)[:200]} has a panel")
     heights = [len(names) + 1.1 for _, names in shown]
-    figure, axes = panels_of(len(shown), 1, (7.0, 0.34 * sum(heights) + 0.35), height_ratios=heights)
+    figure, axes = panels_of(
+        len(shown), 1, (7.0, 0.34 * sum(heights) + 0.35), height_ratios=heights
+    )
     for ax, (panel, names) in zip(axes[:, 0], shown, strict=True):
         _dots(ax, panel, {name: np.asarray(by_seed[name], float) for name in names})
     handles = [
@@ -62,7 +66,14 @@ def seeds_figure(panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]
         Line2D([], [], ls="", marker="|", ms=11, mew=2, color=INK, label="median"),
         *([Line2D([], [], ls="", marker="D", ms=6, color=SOURCE, label="the source")] if any(p.source for p in panels) else []),
     ]  # fmt: skip
-    figure.legend(handles=handles, loc="outside upper right", ncols=3, frameon=False, fontsize=8, handletextpad=0.3)
+    figure.legend(
+        handles=handles,
+        loc="outside upper right",
+        ncols=3,
+        frameon=False,
+        fontsize=8,
+        handletextpad=0.3,
+    )
     return figure
 
 
@@ -75,17 +86,26 @@ def _dots(ax: Any, panel: Panel, series: Mapping[str, np.ndarray]) -> None:
         few = len(values) < 32
         ax.plot(values, row + up, ls="", marker="o", ms=4.5 if few else 3, mew=0, color=SEED, alpha=0.8 if few else 0.5,
                 clip_on=False)  # fmt: skip
-        ax.plot([np.median(values)], [row], ls="", marker="|", ms=16, mew=2, color=INK, clip_on=False)
+        ax.plot(
+            [np.median(values)], [row], ls="", marker="|", ms=16, mew=2, color=INK, clip_on=False
+        )
         if name in panel.source:
-            ax.plot([panel.source[name]], [row], ls="", marker="D", ms=6, color=SOURCE, clip_on=False)
+            ax.plot(
+                [panel.source[name]], [row], ls="", marker="D", ms=6, color=SOURCE, clip_on=False
+            )
     if panel.log:
         ax.set_xscale("log")
     if panel.limits:
         room = 0.02 * (panel.limits[1] - panel.limits[0])
         ax.set_xlim(panel.limits[0] - room, panel.limits[1] + room)
-    ax.set_yticks(range(len(series)), [f"{name}  ({len(values)})" for name, values in series.items()])
+    ax.set_yticks(
+        range(len(series)), [f"{name}  ({len(values)})" for name, values in series.items()]
+    )
     ax.set_ylim(len(series) - 0.5, -0.5)
-    ax.set_xlabel(panel.axis + (" (zero drawn at the left edge)" if panel.log and (every <= floor).any() else ""))
+    ax.set_xlabel(
+        panel.axis
+        + (" (zero drawn at the left edge)" if panel.log and (every <= floor).any() else "")
+    )
     ax.grid(axis="x", color=INK, alpha=0.15, lw=0.8)
 
 
@@ -95,7 +115,9 @@ def _eliminator() -> Any:
     left = np.arange(5, 0, -1)
     ax.bar(range(1, 6), np.log(left), color=SEED, width=0.6)
     ax.axhline(np.log(left).mean(), color=INK, lw=1.2)
-    ax.text(5.45, np.log(left).mean() + 0.04, f"mean {np.log(left).mean():.4f}", ha="right", va="bottom")
+    ax.text(
+        5.45, np.log(left).mean() + 0.04, f"mean {np.log(left).mean():.4f}", ha="right", va="bottom"
+    )
     ax.axhline(np.log(5), color=INK, lw=1, ls=":")
     ax.text(5.45, np.log(5) + 0.04, f"guessing, ln 5 = {np.log(5):.4f}", ha="right", va="bottom")
     ax.set(xlabel="step", ylabel="nats", ylim=(0, 1.9))
@@ -116,7 +138,9 @@ def _counts() -> Any:
 def _published_sums() -> Any:
     """W3: embedding plus position, as published."""
     figure, [[ax]] = panels_of(1, 1, (4.2, 3.4))
-    for name, token, place, said in zip(published.NAMES, published.W_E, published.W_POS, published.INPUTS, strict=True):
+    for name, token, place, said in zip(
+        published.NAMES, published.W_E, published.W_POS, published.INPUTS, strict=True
+    ):
         ax.annotate("", token, (0, 0), arrowprops={"arrowstyle": "->", "color": SEED})
         ax.annotate("", token + place, token, arrowprops={"arrowstyle": "->", "color": INK})
         ax.plot(*said, ls="", marker="x", ms=8, mew=2, color=SOURCE)
@@ -125,7 +149,13 @@ def _published_sums() -> Any:
     ax.plot([], [], color=INK, label="position")
     ax.plot([], [], ls="", marker="x", mew=2, color=SOURCE, label="published input")
     ax.legend(frameon=False, fontsize=8, loc="lower right")
-    ax.set(aspect="equal", xlabel="first dimension", ylabel="second dimension", xlim=(-3, 2.6), ylim=(-1.4, 2.9))
+    ax.set(
+        aspect="equal",
+        xlabel="first dimension",
+        ylabel="second dimension",
+        xlim=(-3, 2.6),
+        ylim=(-1.4, 2.9),
+    )
     return figure
 
 
@@ -141,14 +171,24 @@ def _published_directions() -> Any:
             ax.fill([0, *3 * np.cos(part)], [0, *3 * np.sin(part)], color=colour, alpha=0.25, lw=0)
         middle = np.angle(np.exp(1j * sector).mean())
         ax.text(
-            1.7 * np.cos(middle), 1.7 * np.sin(middle), f"read as {published.NAMES[token]}", ha="center", va="center"
+            1.7 * np.cos(middle),
+            1.7 * np.sin(middle),
+            f"read as {published.NAMES[token]}",
+            ha="center",
+            va="center",
         )
     sides = {"A": "left", "B": "left", "C": "right"}  # the arrows of A and C are close
     for name, direction in zip(published.NAMES, published.DIRECTIONS, strict=True):
         end = 2.6 * np.array(direction) / np.hypot(*direction)
         ax.annotate("", end, (0, 0), arrowprops={"arrowstyle": "->", "color": INK, "lw": 1.5})
         ax.annotate(f"said: {name}", end * 1.04, ha=sides[name])
-    ax.set(aspect="equal", xlim=(-3.1, 3.1), ylim=(-3.1, 3.1), xlabel="first dimension", ylabel="second dimension")
+    ax.set(
+        aspect="equal",
+        xlim=(-3.1, 3.1),
+        ylim=(-3.1, 3.1),
+        xlabel="first dimension",
+        ylabel="second dimension",
+    )
     return figure
 
 
@@ -175,7 +215,9 @@ def claim_figures(
     if pictures.maps:
         found["maps"] = maps_figure(pictures.maps)
     if pictures.grids:
-        found["grids"] = grids_figure([panel for panel in panels if panel.kind == "grid"], pictures.grids)
+        found["grids"] = grids_figure(
+            [panel for panel in panels if panel.kind == "grid"], pictures.grids
+        )
     return found
 
 
@@ -188,19 +230,25 @@ def _lighter(text: str, salt: str) -> str:
         return f"{x:.1f}".removesuffix(".0") if abs(x) >= 1 else f"{x:.4g}"
 
     def packed(found: re.Match[str]) -> str:
-        return re.sub(r"\s*([A-Za-z])\s*", r"\1", found[0].replace("\n", " ")[4:-1]).join((' d="', '"'))
+        return re.sub(r"\s*([A-Za-z])\s*", r"\1", found[0].replace("\n", " ")[4:-1]).join(
+            (' d="', '"')
+        )
 
     def grouped(found: re.Match[str]) -> str:
         return f"<g{found[2]}>" + found[0].replace(found[2], "") + "</g>"
 
     text = re.sub(r"-?\d+\.\d{2,}", rounded, text)
     text = re.sub(r' d="[^"]*"', packed, text)
-    text = re.sub(r' transform="rotate\(-0 [^)]*\)"', "", re.sub(r">\s+<", "><", text)).replace("xlink:href", "href")
+    text = re.sub(r' transform="rotate\(-0 [^)]*\)"', "", re.sub(r">\s+<", "><", text)).replace(
+        "xlink:href", "href"
+    )
     families = set(re.findall(r"font-family: [^;\"]*; ", text))
     if len(families) == 1:  # said once for the whole drawing
         family = families.pop()
         text = text.replace(family, "").replace("<svg", f'<svg style="{family.strip()}"', 1)
-    start = "f" + hashlib.sha256(salt.encode()).hexdigest()[:6]  # two figures of a page must not name the same
+    start = (
+        "f" + hashlib.sha256(salt.encode()).hexdigest()[:6]
+    )  # two figures of a page must not name the same
     for i, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]*)"', text))):
         text = re.sub(rf'(?<=[#"]){re.escape(name)}(?=[)"])', f"{start}{i}", text)
     mark = r'<use href="[^"]*" x="[^"]*" y="[^"]*"'
@@ -216,12 +264,18 @@ def svg(figure: Any, salt: str, label: str) -> str:
 
     matplotlib.rcParams["svg.hashsalt"] = salt
     out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    figure.savefig(
+        out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
+    )
     text = out.getvalue()
     # ids of groups name nothing that is pointed at, and would come twice in a page with two figures
     text = re.sub(r'<g id="[^"]*"', "<g", text[text.index("<svg") :])
     text = _lighter(text, salt)
-    for colour, name in ((INK, "currentColor"), (SEED, f"var(--seed, {SEED})"), (SOURCE, f"var(--source, {SOURCE})")):
+    for colour, name in (
+        (INK, "currentColor"),
+        (SEED, f"var(--seed, {SEED})"),
+        (SOURCE, f"var(--source, {SOURCE})"),
+    ):
         text = text.replace(colour, name)
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(label, quote=True)}"', 1)
 
@@ -233,7 +287,9 @@ def write_figure(figure: Any, path: Path) -> None:
 
     kind = path.suffix.removeprefix(".")
     if kind not in FORMATS:
-        raise UserError(f"unknown kind of figure {path.name!r}; allowed endings: {', '.join('.' + f for f in FORMATS)}")
+        raise UserError(
+            f"unknown kind of figure {path.name!r}; allowed endings: {', '.join('.' + f for f in FORMATS)}"
+        )
     matplotlib.rcParams["svg.hashsalt"] = path.stem.encode(errors="backslashreplace").decode()
     empty = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     with writing(path):

@@ -18,7 +18,9 @@ FULLEST = 0.65  # opacity of a grid's largest value: ink can be read on it in li
 LEGIBLE = 16  # cells beside each other across a figure, up to which each has its value printed
 
 
-def panels_of(rows: int, columns: int, inches: tuple[float, float], **gridspec: Any) -> tuple[Any, Any]:
+def panels_of(
+    rows: int, columns: int, inches: tuple[float, float], **gridspec: Any
+) -> tuple[Any, Any]:
     """A figure that nobody but its holder keeps, and its axes as rows of columns."""
     from matplotlib.figure import Figure
 
@@ -65,10 +67,15 @@ def curves_figure(panels: Sequence[Panel], curves: Mapping[str, Curve]) -> Any:
     together = len(labels) <= len(COLOURS)
     for ax, (panel, names) in zip(axes.flat, shown, strict=False):
         for i, name in enumerate(names):
-            curve, colour = curves[name], colours[_label(name)] if together else COLOURS[i % len(COLOURS)]
+            curve, colour = (
+                curves[name],
+                colours[_label(name)] if together else COLOURS[i % len(COLOURS)],
+            )
             every = slice(None, None, max(1, len(curve.steps) // POINTS))
             steps = curve.steps[every]
-            ax.fill_between(steps, curve.low[every], curve.high[every], color=colour, alpha=0.2, lw=0)
+            ax.fill_between(
+                steps, curve.low[every], curve.high[every], color=colour, alpha=0.2, lw=0
+            )
             dots = {"marker": "o", "ms": 3} if len(steps) < FEW else {}
             ax.plot(steps, curve.mean[every], color=colour, lw=1.5, label=_label(name), **dots)
         ax.set(xlabel=panel.x, ylabel=panel.axis, title=panel.title)
@@ -91,7 +98,9 @@ def curves_figure(panels: Sequence[Panel], curves: Mapping[str, Curve]) -> Any:
     if not together:
         return figure
     handles = [Line2D([], [], color=colours[label], lw=2, label=label) for label in labels]
-    figure.legend(handles=handles, loc="outside upper right", ncols=len(labels), frameon=False, fontsize=8)
+    figure.legend(
+        handles=handles, loc="outside upper right", ncols=len(labels), frameon=False, fontsize=8
+    )
     return figure
 
 
@@ -103,16 +112,30 @@ def maps_figure(maps: Mapping[str, Map]) -> Any:
 
     figure, axes = panels_of(1, len(maps), (7.0, 3.9))
     for ax, (name, found) in zip(axes[0], maps.items(), strict=True):
-        cells = [(r, c, w) for r, row in enumerate(found.weights) for c, w in enumerate(row[: r + 1]) if w >= 0.02]
+        cells = [
+            (r, c, w)
+            for r, row in enumerate(found.weights)
+            for c, w in enumerate(row[: r + 1])
+            if w >= 0.02
+        ]
         squares = [Rectangle((c - 0.5, r - 0.5), 1, 1) for r, c, _ in cells]
         ax.add_collection(
-            PatchCollection(squares, facecolors=[(*to_rgb(COLOURS[0]), min(w, 1.0)) for *_, w in cells], lw=0)
+            PatchCollection(
+                squares, facecolors=[(*to_rgb(COLOURS[0]), min(w, 1.0)) for *_, w in cells], lw=0
+            )
         )
         n = len(found.tokens)
         ax.set_xticks(range(n), found.tokens, fontsize=7)
         ax.set_yticks(range(n), found.tokens, fontsize=7)
         ax.plot([-0.5, n - 0.5], [-0.5, n - 0.5], color="#1c1e21", lw=0.6, alpha=0.5)
-        ax.set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5), aspect="equal", title=name, xlabel="seen", ylabel="asking")
+        ax.set(
+            xlim=(-0.5, n - 0.5),
+            ylim=(n - 0.5, -0.5),
+            aspect="equal",
+            title=name,
+            xlabel="seen",
+            ylabel="asking",
+        )
         ax.title.set_fontsize(9)
         ax.tick_params(length=0, pad=1)
     return figure
@@ -136,9 +159,16 @@ def grids_figure(panels: Sequence[Panel], grids: Mapping[str, Grid]) -> Any:
         _squares(ax, panel, grid, write=columns * len(grid.columns) <= LEGIBLE)
         for label, points in grid.lines.items():
             ax.plot(*zip(*points, strict=True), color=colours[label], lw=1.5)
-        ax.set(xlim=(-0.5, len(grid.columns) - 0.5), ylim=(-0.5, len(grid.rows) - 0.5), xlabel=panel.x, ylabel=panel.y)
+        ax.set(
+            xlim=(-0.5, len(grid.columns) - 0.5),
+            ylim=(-0.5, len(grid.rows) - 0.5),
+            xlabel=panel.x,
+            ylabel=panel.y,
+        )
         crowded = columns * sum(map(len, grid.columns)) > 60
-        ax.set_xticks(range(len(grid.columns)), grid.columns, fontsize=7, rotation=90 if crowded else 0)
+        ax.set_xticks(
+            range(len(grid.columns)), grid.columns, fontsize=7, rotation=90 if crowded else 0
+        )
         ax.set_yticks(range(len(grid.rows)), grid.rows, fontsize=7)
         alone = len(panel.chosen(tuple(grids))) == 1
         ax.set_title(panel.title if alone and panel.title else name, fontsize=9)
@@ -148,7 +178,9 @@ def grids_figure(panels: Sequence[Panel], grids: Mapping[str, Grid]) -> Any:
         ax.set_axis_off()
     if labels:
         handles = [Line2D([], [], color=colours[label], lw=2, label=label) for label in labels]
-        figure.legend(handles=handles, loc="outside upper right", ncols=len(labels), frameon=False, fontsize=8)
+        figure.legend(
+            handles=handles, loc="outside upper right", ncols=len(labels), frameon=False, fontsize=8
+        )
     return figure
 
 
@@ -165,12 +197,18 @@ def _squares(ax: Any, panel: Panel, grid: Grid, *, write: bool) -> None:
 
     def colour(v: float) -> tuple[float, ...]:
         # what is below the scale (zero on a logarithmic one) has its lowest colour
-        part = 0.0 if v <= low or high <= low else min(1.0, (scale(v) - scale(low)) / (scale(high) - scale(low)))
+        part = (
+            0.0
+            if v <= low or high <= low
+            else min(1.0, (scale(v) - scale(low)) / (scale(high) - scale(low)))
+        )
         return (*to_rgb(COLOURS[0]), 0.04 + (FULLEST - 0.04) * float(part))
 
     squares = [Rectangle((c - 0.5, r - 0.5), 1, 1) for r, c, _ in cells]
     faces = [(0.0, 0.0, 0.0, 0.0) if v is None else colour(v) for *_, v in cells]
-    ax.add_collection(PatchCollection(squares, facecolors=faces, edgecolors=(*to_rgb("#1c1e21"), 0.12), lw=0.5))
+    ax.add_collection(
+        PatchCollection(squares, facecolors=faces, edgecolors=(*to_rgb("#1c1e21"), 0.12), lw=0.5)
+    )
     for r, c, v in cells:
         if write or v is None:
             ax.text(c, r, "-" if v is None else _short(v), ha="center", va="center", fontsize=6.5)
@@ -179,7 +217,9 @@ def _squares(ax: Any, panel: Panel, grid: Grid, *, write: bool) -> None:
     steps = np.geomspace(low, high, SHADES) if panel.log else np.linspace(low, high, SHADES)
     beside = ax.inset_axes((1.03, 0, 0.05, 1))
     beside.add_collection(
-        PatchCollection([Rectangle((0, i), 1, 1) for i in range(SHADES)], facecolors=[*map(colour, steps)], lw=0)
+        PatchCollection(
+            [Rectangle((0, i), 1, 1) for i in range(SHADES)], facecolors=[*map(colour, steps)], lw=0
+        )
     )
     beside.set(xlim=(0, 1), ylim=(0, SHADES), xticks=[])
     beside.yaxis.tick_right()

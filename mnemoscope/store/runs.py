@@ -23,7 +23,7 @@ from mnemoscope.store import files
 from mnemoscope.store.checksums import seal_of, sha256
 
 if TYPE_CHECKING:  # reading the index needs no JAX
-    from mnemoscope.training.loop import Run
+    from mnemoscope.training.run import Run
     from mnemoscope.training.spec import Spec
 
 MEND = "'mnemoscope check --repair' takes it out and makes it again"
@@ -168,7 +168,7 @@ def run_of(
         arrays: as `arrays_of` names them.
         origins: the programs that trained it.
     """
-    from mnemoscope.training.loop import Run
+    from mnemoscope.training.run import Run
 
     def under(prefix: str) -> dict[str, np.ndarray]:
         found = [name for name in arrays if name.startswith(prefix)]

@@ -35,7 +35,7 @@ from mnemoscope.store.runs import MEND, DamagedRunError, RunRow
 from mnemoscope.store.schema import put, put_sealed
 
 if TYPE_CHECKING:  # reading the index needs no JAX
-    from mnemoscope.training.loop import Run
+    from mnemoscope.training.run import Run
     from mnemoscope.training.spec import Spec
 
 

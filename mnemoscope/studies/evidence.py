@@ -14,7 +14,7 @@ from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.models import Transformer
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.studies.claims import Finding, NotSettledError, Outcome, Scale, Setting
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 
 MIN_SEEDS = 8  # fewer seeds than this settle nothing
 MAX_FAILED = 0.1  # nor does a setting in which more than this share of seeds diverged

@@ -18,7 +18,7 @@ from mnemoscope.execution.local import hardware, obtain, prepare, versions
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import Entry, Finding, Ledger, Pictures, Scale, Setting, Study, Test
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 from mnemoscope.training.sinks import Sink
 from mnemoscope.training.spec import Spec
 

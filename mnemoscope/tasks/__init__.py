@@ -9,6 +9,22 @@ from mnemoscope.tasks.hops import Hops, HopWorld
 from mnemoscope.tasks.permutation import Permutation, Role, Sequences, Split
 
 __all__ = [
-    "SHOWN", "Bigrams", "Corpus", "Cycle", "Example", "FactWorld", "Facts", "HopWorld", "Hops", "Permutation", "Role", "Sequences",
-    "Shown", "Split", "Task", "World", "read_corpus", "tiny_shakespeare",
-]  # fmt: skip
+    "SHOWN",
+    "Bigrams",
+    "Corpus",
+    "Cycle",
+    "Example",
+    "FactWorld",
+    "Facts",
+    "HopWorld",
+    "Hops",
+    "Permutation",
+    "Role",
+    "Sequences",
+    "Shown",
+    "Split",
+    "Task",
+    "World",
+    "read_corpus",
+    "tiny_shakespeare",
+]

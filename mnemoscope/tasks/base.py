@@ -1,8 +1,9 @@
 """What every task offers: a world drawn once for a seed, and sequences drawn from that world.
 
-The *world* is whatever a task hides from the model and fixes for a whole run (for permutations: which mappings
-are held out). Because it is an array argument and not a constant, runs with different worlds train side by side
-in one compiled loop, and an interval over seeds covers the luck of the world as well as that of the weights.
+The *world* is whatever a task hides from the model and fixes for a whole run (for permutations:
+which mappings are held out). Because it is an array argument and not a constant, runs with
+different worlds train side by side in one compiled loop, and an interval over seeds covers the luck
+of the world as well as that of the weights.
 """
 
 from abc import abstractmethod
@@ -15,14 +16,16 @@ World = Any  # a pytree of arrays; each task names its own
 
 
 class Example(NamedTuple):
-    """One sequence as the loss sees it: the mean of -log p(targets) weighted by `weights`.
+    """One sequence as the loss sees it: the mean of -log p(targets) weighted by `weights`."""
 
-    `layer` reads the answers after an earlier layer, counted from 0; None, or one that the model does not have, is the last.
-    """
-
+    # what the model reads
     tokens: Tokens
+    # what it should answer at each position
     targets: Tokens
+    # how much each position counts
     weights: Float[Array, "pos"]
+    # after which layer, counted from 0, the answers are read; None, or one that the model does not
+    # have, is the last
     layer: Int[Array, ""] | None = None
 
 
@@ -46,17 +49,20 @@ class Task(Strict):
 
     @property
     def read_positions(self) -> tuple[int, ...]:
-        """Positions whose loss weight can be other than zero; every one, unless a task knows better."""
+        """Positions whose loss weight can be other than zero; every one, unless a task knows
+        better."""
         return tuple(range(self.n_ctx))
 
     @property
     def reads_few(self) -> bool:
-        """Whether the loss of most sequences is on few positions, which differ from sequence to sequence."""
+        """Whether the loss of most sequences is on few positions, which differ from sequence to
+        sequence."""
         return False
 
     @property
     def asks_from(self) -> int | None:
-        """The token that ends every sequence, if there is such a one and the loss is on it alone."""
+        """The token that ends every sequence, if there is such a one and the loss is on it
+        alone."""
         return None
 
     @property
@@ -69,7 +75,8 @@ class Task(Strict):
         """Draw what stays fixed for a whole run."""
 
     def at_step(self, world: World, step: Int[Array, ""]) -> World:
-        """The world as `sample` finds it at a step of training; always the same, unless a task has a schedule."""
+        """The world as `sample` finds it at a step of training; always the same, unless a task has
+        a schedule."""
         return world
 
     @abstractmethod

@@ -4,8 +4,8 @@ A sequence starts anywhere in the cycle of n symbols, so there are n sequences o
 
     p(next | tokens) = 1   for the successor of the last token.
 
-Three facts (A -> B, B -> C, C -> A) are all there is to know, each about the last token; the rest of the prompt adds
-nothing. The loss floor is 0.
+Three facts (A -> B, B -> C, C -> A) are all there is to know, each about the last token; the rest
+of the prompt adds nothing. The loss floor is 0.
 """
 
 import string
@@ -21,10 +21,12 @@ from mnemoscope.tasks.base import Example, Task
 
 
 class Cycle(Task):
-    """The task. `length` is the context: how many tokens the model sees at most."""
+    """The task."""
 
     kind: Literal["cycle"] = "cycle"
+    # n, the tokens of the cycle
     n_symbols: Annotated[int, Field(ge=2, le=26)] = 3
+    # the context: how many tokens the model sees at most
     length: Annotated[int, Field(ge=1, le=64)] = 3
 
     @property
@@ -50,8 +52,11 @@ class Cycle(Task):
         return Example(tokens[:-1], tokens[1:], jnp.ones(self.length))
 
     def sequences(self) -> Int[np.ndarray, "batch length"]:
-        """Every sequence, one for each start, with the token that follows the context at its end."""
-        return (np.arange(self.n_symbols)[:, None] + np.arange(self.length + 1)[None]) % self.n_symbols
+        """Every sequence, one for each start, with the token that follows the context at its
+        end."""
+        starts = np.arange(self.n_symbols)[:, None]
+        places = np.arange(self.length + 1)[None]
+        return (starts + places) % self.n_symbols
 
     def posterior(self, tokens: Tokens) -> Float[Array, "step vocab"]:
         """p(next | tokens so far) after each token: certainty on the successor of the last one."""

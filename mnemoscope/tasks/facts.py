@@ -1,14 +1,17 @@
 r"""Facts told by a subject and a relation among noise: what is the capital of France?
 
-There are S subjects, R relations and, for each relation, a block of D answers of its own. The fact a(s, r) lies in the block of r.
-A sequence of T tokens holds s and r at two random places, noise everywhere else and EOS at the end, where the answer is asked:
+There are S subjects, R relations and, for each relation, a block of D answers of its own. The fact
+a(s, r) lies in the block of r. A sequence of T tokens holds s and r at two random places, noise
+everywhere else and EOS at the end, where the answer is asked:
 
-    n n s n n r n ... n EOS  ->  a(s, r)          s and r uniform, noise uniform over the noise tokens
+    n n s n n r n ... n EOS  ->  a(s, r)       s and r uniform, noise uniform over the noise tokens
 
-Whoever reads both is certain. Whoever reads the relation alone can do no better than p(a | r), and its loss is H(a | r); reading
-the subject alone leaves H(a | s), reading nothing H(a). `losses` has these floors, exactly, for the facts of a world.
+Whoever reads both is certain. Whoever reads the relation alone can do no better than p(a | r), and
+its loss is H(a | r); reading the subject alone leaves H(a | s), reading nothing H(a). `losses` has
+these floors, exactly, for the facts of a world.
 
-Tokens are the subjects, the relations, the noise and EOS, in this order. Answers are no tokens: they are numbered 0 .. D R - 1.
+Tokens are the subjects, the relations, the noise and EOS, in this order. Answers are no tokens:
+they are numbered 0 .. D R - 1.
 """
 
 from typing import Annotated, Literal, NamedTuple
@@ -28,30 +31,37 @@ SHOWN: tuple[Shown, ...] = ("both", "relation", "subject")
 
 
 class FactWorld(NamedTuple):
-    """The facts of one seed. Fewer than all subjects, relations and noise tokens may be in use: the first of each."""
+    """The facts of one seed. Fewer than all subjects, relations and noise tokens may be in use: the
+    first of each."""
 
+    # a(s, r)
     answer: Int[Array, "subject relation"]
+    # how many of each are in use
     subjects: Int[Array, ""]
     relations: Int[Array, ""]
     noise: Int[Array, ""]
 
 
 class Facts(Task):
-    """The task. `answers="even"` is the source's table floor(s D / S) + r D; "random" draws each fact for each seed.
-
-    `noise=None` has as many noise tokens as subjects and relations together.
-    """
+    """The task."""
 
     kind: Literal["facts"] = "facts"
+    # S
     subjects: Size = 16
+    # R
     relations: Size = 4
+    # D, the answers of each relation
     per_relation: Size = 8
+    # how many noise tokens; None has as many as subjects and relations together
     noise: Size | None = None
+    # T, with EOS
     length: Annotated[int, Field(ge=3, le=256)] = 32
+    # "even" is the source's table floor(s D / S) + r D; "random" draws each fact for each seed
     answers: Literal["random", "even"] = "random"
 
     @property
     def n_noise(self) -> int:
+        """How many noise tokens there are."""
         return self.subjects + self.relations if self.noise is None else self.noise
 
     @property
@@ -78,8 +88,10 @@ class Facts(Task):
 
     @property
     def token_names(self) -> tuple[str, ...]:
-        counted = (("s", self.subjects), ("r", self.relations), ("n", self.n_noise))
-        return (*(f"{kind}{i}" for kind, n in counted for i in range(n)), "EOS")
+        subjects = [f"s{i}" for i in range(self.subjects)]
+        relations = [f"r{i}" for i in range(self.relations)]
+        noise = [f"n{i}" for i in range(self.n_noise)]
+        return (*subjects, *relations, *noise, "EOS")
 
     @property
     def answer_names(self) -> tuple[str, ...]:
@@ -88,44 +100,85 @@ class Facts(Task):
 
     def world(self, *, key: PRNGKeyArray) -> FactWorld:
         """The facts of a seed, all in use."""
-        s, r, d = self.subjects, self.relations, self.per_relation
+        shape = (self.subjects, self.relations)
         if self.answers == "even":
-            within = jnp.broadcast_to((jnp.arange(s) * d // s)[:, None], (s, r))
+            by_subject = jnp.arange(self.subjects) * self.per_relation // self.subjects
+            within = jnp.broadcast_to(by_subject[:, None], shape)
         else:
-            within = jax.random.randint(key, (s, r), 0, d)
-        return self.in_use(within + d * jnp.arange(r)[None], s, r)
+            within = jax.random.randint(key, shape, 0, self.per_relation)
+        block = self.per_relation * jnp.arange(self.relations)[None]  # where each one begins
+        return self.in_use(within + block, self.subjects, self.relations)
 
     def in_use(
         self, answer: Int[Array, "subject relation"], subjects: int | Array, relations: int | Array
     ) -> FactWorld:
-        """A world in which only the first subjects and relations are asked for, with noise tokens in proportion."""
-        noise = self.n_noise if self.noise is not None else jnp.asarray(subjects) + jnp.asarray(relations)
-        return FactWorld(answer, *(jnp.asarray(n, jnp.uint32) for n in (subjects, relations, noise)))
+        """A world in which only the first subjects and relations are asked for, with noise tokens
+        in proportion.
+
+        Args:
+            answer: all facts.
+            subjects: how many of the subjects are in use.
+            relations: how many of the relations are in use.
+        """
+        noise = self.noise
+        if noise is None:
+            noise = jnp.asarray(subjects) + jnp.asarray(relations)
+        return FactWorld(
+            answer=answer,
+            subjects=jnp.asarray(subjects, jnp.uint32),
+            relations=jnp.asarray(relations, jnp.uint32),
+            noise=jnp.asarray(noise, jnp.uint32),
+        )
 
     def sample(self, world: FactWorld, *, key: PRNGKeyArray) -> Example:
         """Subject, relation, two different places and noise, each drawn independently."""
-        # one draw of random words, cut up: it compiles fastest. A remainder's bias is below n / 2^32
-        for_subject, for_relation, *for_places, rest = jnp.split(jax.random.bits(key, (self.length + 3,)), [1, 2, 3, 4])
-        s, r = (for_subject[0] % world.subjects).astype(int), (for_relation[0] % world.relations).astype(int)
-        tokens = self._row(world, s, r, rest, for_places[0][0], for_places[1][0], "both")
+        # one draw of random words, cut up: it compiles fastest. A remainder's bias is below
+        # n / 2^32
+        bits = jax.random.bits(key, (self.length + 3,))
+        for_subject, for_relation, first, second, rest = jnp.split(bits, [1, 2, 3, 4])
+        s = (for_subject[0] % world.subjects).astype(int)
+        r = (for_relation[0] % world.relations).astype(int)
+        tokens = self._row(world, s, r, rest, first[0], second[0], "both")
         targets = jnp.zeros(self.length, int).at[-1].set(world.answer[s, r])
-        return Example(tokens, targets, jnp.zeros(self.length).at[-1].set(1.0))
+        weights = jnp.zeros(self.length).at[-1].set(1.0)
+        return Example(tokens, targets, weights)
 
     def every_fact(
         self, world: FactWorld, shown: Shown = "both", draws: int = 1, *, key: PRNGKeyArray
     ) -> tuple[Int[Array, "row pos"], Int[Array, "row"]]:
-        """Each fact `draws` times in noise drawn anew, and its answer; what is not shown is one noise token more."""
+        """Each fact in noise, and its answer.
+
+        Args:
+            world: the facts.
+            shown: subject and relation, or one of them; what is not shown is one noise token more.
+            draws: how often each fact is listed, every time in noise drawn anew.
+            key: draws the noise.
+        """
         if shown not in SHOWN:
             raise UserError(f"unknown shown {shown!r}; allowed: {', '.join(SHOWN)}")
-        n_subjects, n_relations = self.subjects, self.relations
-        s, r = (x.reshape(-1) for x in jnp.meshgrid(jnp.arange(n_subjects), jnp.arange(n_relations), indexing="ij"))
-        s, r = (jnp.repeat(x, draws) for x in (s, r))
+        subjects = jnp.arange(self.subjects)
+        relations = jnp.arange(self.relations)
+        s, r = jnp.meshgrid(subjects, relations, indexing="ij")
+        s = s.reshape(-1)
+        r = r.reshape(-1)
+        s = jnp.repeat(s, draws)
+        r = jnp.repeat(r, draws)
         bits = jax.random.bits(key, (s.shape[0], self.length + 1))
-        rows = jax.vmap(lambda s, r, b: self._row(world, s, r, b[2:], b[0], b[1], shown))(s, r, bits)
-        return rows, world.answer[s, r]
+
+        def row(s: Array, r: Array, bits: Array) -> Array:
+            return self._row(world, s, r, bits[2:], bits[0], bits[1], shown)
+
+        return jax.vmap(row)(s, r, bits), world.answer[s, r]
 
     def _row(
-        self, world: FactWorld, s: Array, r: Array, bits: Array, first: Array, second: Array, shown: Shown
+        self,
+        world: FactWorld,
+        s: Array,
+        r: Array,
+        bits: Array,
+        first: Array,
+        second: Array,
+        shown: Shown,
     ) -> Array:
         """Noise with the subject at one place and the relation at another, then EOS."""
         tokens = (bits % world.noise).astype(int) + self.subjects + self.relations
@@ -149,9 +202,11 @@ class Facts(Task):
         return jnp.broadcast_to(each.mean(axis=over[shown], keepdims=True), each.shape)
 
     def losses(self, world: FactWorld) -> dict[str, float]:
-        """The least loss of any reader of both, of the relation, of the subject, and of nothing: conditional entropies."""
+        """The least loss of any reader of both, of the relation, of the subject, and of nothing:
+        conditional entropies."""
         found = {}
         for shown in (*SHOWN, "nothing"):
             p = np.asarray(self.posterior(world, shown), float)
-            found[shown] = float(-(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=-1).mean())
+            p_log_p = p * np.log(np.where(p > 0, p, 1.0))
+            found[shown] = float(-p_log_p.sum(axis=-1).mean())
         return found

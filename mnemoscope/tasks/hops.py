@@ -1,15 +1,18 @@
-r"""Hops: compose functions of which one half is hidden in the world and the other half stands in the context.
+r"""Hops: compose functions of which one half is hidden in the world and the other half stands in
+the context.
 
-There are k hidden permutations pi_a of N values, the same for a whole run and without fixed points, and k permutations sigma_a,
-drawn for each sequence. Position (a, b) of the N k positions shows sigma_a(b). One hop at index a goes through both:
+There are k hidden permutations pi_a of N values, the same for a whole run and without fixed points,
+and k permutations sigma_a, drawn for each sequence. Position (a, b) of the N k positions shows
+sigma_a(b). One hop at index a goes through both:
 
-    f_a(b) = sigma_a(pi_a(b))            h hops from (a, b):   f_{a+h-1}( ... f_{a+1}(f_a(b)))       indices mod k
+    f_a(b) = sigma_a(pi_a(b))    h hops from (a, b):  f_{a+h-1}( ... f_{a+1}(f_a(b)))  indices mod k
 
-Every position is asked for the end of h hops that start there, and h is 1, 2, 4, .. or k (its *level* is log2 h). Nothing in the
-sequence says h: the answer to 2^j hops is read after layer j (counted from 0), where layers that double could have it.
+Every position is asked for the end of h hops that start there, and h is 1, 2, 4, .. or k (its
+*level* is log2 h). Nothing in the sequence says h: the answer to 2^j hops is read after layer j
+(counted from 0), where layers that double could have it.
 
-How often a training sequence asks each level is the schedule: (first step, a weight for each level), stage after stage. Without
-one, all levels are asked alike at every step.
+How often a training sequence asks each level is the schedule: (first step, a weight for each
+level), stage after stage. Without one, all levels are asked alike at every step.
 """
 
 from typing import Annotated, Literal, NamedTuple
@@ -21,13 +24,17 @@ from pydantic import Field, model_validator
 from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray
 from mnemoscope.tasks.base import Example, Task
 
-Stage = tuple[Annotated[int, Field(ge=0, le=2**31 - 1)], tuple[Annotated[float, Field(ge=0)], ...]]
+FirstStep = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Weight = Annotated[float, Field(ge=0)]
+Stage = tuple[FirstStep, tuple[Weight, ...]]  # a weight for each level
 
 
 class HopWorld(NamedTuple):
-    """What a seed hides, and how often each level is asked at this step (any positive multiple of a probability)."""
+    """What a seed hides, and what is asked."""
 
+    # the permutations pi_a
     hidden: Int[Array, "k n"]
+    # how often each level is asked at this step: any positive multiple of a probability
     asked: Float[Array, "level"]
 
 
@@ -35,8 +42,11 @@ class Hops(Task):
     """The task, for any N of at least 2 and any k that is a power of two."""
 
     kind: Literal["hops"] = "hops"
+    # N, the values that are permuted
     n: Annotated[int, Field(ge=2, le=4096)] = 4
+    # how many permutations there are, and the largest number of hops
     k: Annotated[int, Field(ge=1, le=4096)] = 4
+    # when each level is asked how often; none asks all alike
     schedule: tuple[Stage, ...] = ()
 
     @model_validator(mode="after")
@@ -45,10 +55,15 @@ class Hops(Task):
             raise ValueError(f"k must be a power of two, got {self.k}")
         begins = [begin for begin, _ in self.schedule]
         if begins and (begins[0] != 0 or begins != sorted(set(begins))):
-            raise ValueError(f"a schedule's stages begin at step 0 and later and later, got {begins}")
+            raise ValueError(
+                f"a schedule's stages begin at step 0 and later and later, got {begins}"
+            )
         for _, weights in self.schedule:
             if len(weights) != self.levels or not sum(weights) > 0:
-                raise ValueError(f"a stage has a weight for each of {self.levels} levels, not all 0, got {weights}")
+                raise ValueError(
+                    f"a stage has a weight for each of {self.levels} levels, "
+                    f"not all 0, got {weights}"
+                )
         return self
 
     @property
@@ -67,23 +82,31 @@ class Hops(Task):
     def world(self, *, key: PRNGKeyArray) -> HopWorld:
         """Hidden permutations, uniform among those without a fixed point."""
         keys = jax.random.split(key, self.k)
-        return self.at_step(HopWorld(jax.vmap(self._derangement)(keys), jnp.ones(self.levels)), jnp.zeros((), int))
+        hidden = jax.vmap(self._derangement)(keys)
+        world = HopWorld(hidden, asked=jnp.ones(self.levels))
+        return self.at_step(world, jnp.zeros((), int))
 
     def _derangement(self, key: PRNGKeyArray) -> Int[Array, "n"]:
+        """A permutation without a fixed point: drawn until there is none, about e times."""
+
         def draw(state: tuple[PRNGKeyArray, Array]) -> tuple[PRNGKeyArray, Array]:
             key, now = jax.random.split(state[0])
             return key, jax.random.permutation(now, self.n)
 
-        # about e draws are needed
+        def has_fixed_point(state: tuple[PRNGKeyArray, Array]) -> Array:
+            return (state[1] == unmoved).any()
+
         unmoved = jnp.arange(self.n)
-        return jax.lax.while_loop(lambda state: (state[1] == unmoved).any(), draw, (key, unmoved))[1]
+        return jax.lax.while_loop(has_fixed_point, draw, (key, unmoved))[1]
 
     def at_step(self, world: HopWorld, step: Int[Array, ""]) -> HopWorld:
         """The stage of the schedule that this step lies in."""
         if not self.schedule:
             return world
-        begins, weights = (jnp.array(x) for x in zip(*self.schedule, strict=True))
-        return world._replace(asked=weights.astype(float)[(begins <= step).sum() - 1])
+        begins = jnp.array([begin for begin, _ in self.schedule])
+        weights = jnp.array([weights for _, weights in self.schedule])
+        stage = (begins <= step).sum() - 1
+        return world._replace(asked=weights.astype(float)[stage])
 
     def context(self, *, key: PRNGKeyArray) -> Int[Array, "k n"]:
         """The permutations of one sequence, each uniform."""
@@ -91,11 +114,13 @@ class Hops(Task):
         return jnp.argsort(jax.random.uniform(key, (self.k, self.n)), axis=1)
 
     def answers(self, world: HopWorld, context: Int[Array, "k n"]) -> Int[Array, "level pos"]:
-        """The end of 2^level hops from every position, exactly: composing a table with itself doubles the hops."""
+        """The end of 2^level hops from every position, exactly: composing a table with itself
+        doubles the hops."""
         table = jnp.take_along_axis(context, world.hidden, axis=1)
         tables = [table]
         for level in range(self.levels - 1):
-            later = jnp.roll(table, -(2**level), axis=0)  # row a: as many hops again, from where the first half ends
+            # row a: as many hops again, from where the first half ends
+            later = jnp.roll(table, -(2**level), axis=0)
             table = jnp.take_along_axis(later, table, axis=1)
             tables.append(table)
         return jnp.stack(tables).reshape(self.levels, self.n_ctx)
@@ -105,4 +130,9 @@ class Hops(Task):
         for_context, for_level = jax.random.split(key)
         context = self.context(key=for_context)
         level = jax.random.categorical(for_level, jnp.log(world.asked))
-        return Example(context.reshape(-1), self.answers(world, context)[level], jnp.ones(self.n_ctx), level)
+        return Example(
+            tokens=context.reshape(-1),
+            targets=self.answers(world, context)[level],
+            weights=jnp.ones(self.n_ctx),
+            layer=level,
+        )

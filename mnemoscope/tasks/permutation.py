@@ -4,14 +4,17 @@ A hidden mapping m is a permutation of V symbols. A sequence shows it in a rando
 
     x_1 y_1 x_2 y_2 ... x_V y_V      with y_i = m(x_i),
 
-and the model is asked for y_i at each x_i. Nothing but the symbols used so far helps: with k - 1 distinct pairs
-seen, a new x_k has the posterior 1 / (V - k + 1) on each unused value (*elimination*). With some probability the
-last pair repeats an earlier one, and then the answer has been shown (*recall*).
+and the model is asked for y_i at each x_i. Nothing but the symbols used so far helps: with k - 1
+distinct pairs seen, a new x_k has the posterior 1 / (V - k + 1) on each unused value
+(*elimination*). With some probability the last pair repeats an earlier one, and then the answer has
+been shown (*recall*).
 
-Tokens are 1..V; 0 is in the vocabulary and never used, as in the source. `source` r of the last pair says which
-pair it is: V - 1 for a new one, else the earlier pair (counted from 0) that it repeats.
+Tokens are 1..V; 0 is in the vocabulary and never used, as in the source. `source` r of the last
+pair says which pair it is: V - 1 for a new one, else the earlier pair (counted from 0) that it
+repeats.
 
-Small worlds are enumerated: `sequences` lists every sequence with its probability, and `posterior` counts mappings.
+Small worlds are enumerated: `sequences` lists every sequence with its probability, and `posterior`
+counts mappings.
 """
 
 import itertools
@@ -33,17 +36,22 @@ MAX_SEQUENCES = 4_000_000  # what `sequences` is willing to list
 
 
 class Split(NamedTuple):
-    """The world of a permutation run: mappings that are trained on, and mappings that are never shown."""
+    """The world of a permutation run."""
 
+    # mappings that are trained on
     train: Int[Array, "mapping symbol"]
+    # mappings that are never shown
     held_out: Int[Array, "unseen symbol"]
 
 
 class Sequences(NamedTuple):
-    """Every sequence of some mappings, with its probability. Rows run over mapping, then order, then source."""
+    """Every sequence of some mappings. Rows run over mapping, then order, then source."""
 
+    # x_1 y_1 ... x_V y_V
     tokens: Int[np.ndarray, "batch length"]
+    # of each sequence; they sum to 1
     probability: Float[np.ndarray, "batch"]
+    # which pair the last one is
     source: Int[np.ndarray, "batch"]
 
 
@@ -64,13 +72,18 @@ def permutations(n: int) -> Int[np.ndarray, "mapping symbol"]:
 
 
 class Permutation(Task):
-    """The task. `split_seed=None` draws a split for each run's seed; a number fixes one split for all of them."""
+    """The task."""
 
     kind: Literal["permutation"] = "permutation"
-    n_symbols: Annotated[int, Field(ge=2, le=9)] = 5  # 9! = 362,880 mappings is the largest table kept
+    # V; 9! = 362,880 mappings is the largest table kept
+    n_symbols: Annotated[int, Field(ge=2, le=9)] = 5
+    # how often the last pair repeats an earlier one
     repeat: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    # which one it repeats: always the first, or any
     repeat_of: Literal["first", "any"] = "first"
+    # the share of all mappings that is never trained on
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    # None draws a split for each run's seed; a number fixes one split for all of them
     split_seed: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = None
 
     @property
@@ -96,8 +109,10 @@ class Permutation(Task):
     def source_probability(self) -> tuple[float, ...]:
         """p(r): which pair the last one is; entry V - 1 means a new pair."""
         earlier = self.n_symbols - 1
-        share = [self.repeat / earlier] * earlier if self.repeat_of == "any" else [self.repeat] + [0.0] * (earlier - 1)
-        return (*share, 1 - self.repeat)
+        new = 1 - self.repeat
+        if self.repeat_of == "any":
+            return (*[self.repeat / earlier] * earlier, new)
+        return (self.repeat, *[0.0] * (earlier - 1), new)
 
     def world(self, *, key: PRNGKeyArray) -> Split:
         """Split all V! mappings at random into trained and held-out ones."""
@@ -109,7 +124,8 @@ class Permutation(Task):
     def sample(self, world: Split, *, key: PRNGKeyArray) -> Example:
         """A trained mapping, an order and a source, each drawn independently."""
         orders = permutations(self.n_symbols)
-        # three words of 32 random bits; the remainder's bias is below n / 2^32, and one draw compiles fastest
+        # three words of 32 random bits; the remainder's bias is below n / 2^32, and one draw
+        # compiles fastest
         for_mapping, for_order, for_source = jax.random.bits(key, (3,))
         mapping = world.train[for_mapping % world.train.shape[0]]
         order = jnp.asarray(orders)[for_order % orders.shape[0]]
@@ -123,13 +139,19 @@ class Permutation(Task):
     def list_tokens(
         self, mappings: Int[Array, "mapping symbol"], sources: tuple[int, ...]
     ) -> Int[Array, "batch length"]:
-        """Every sequence of these mappings with these sources, rows over mapping, order, source; works inside jit."""
+        """Every sequence of these mappings with these sources, rows over mapping, order, source;
+        works inside jit."""
         if not sources or not set(sources) <= set(range(self.n_symbols)):
-            raise UserError(f"sources must be pair numbers from 0 to {self.n_symbols - 1}, got {list(sources)}")
+            raise UserError(
+                f"sources must be pair numbers from 0 to {self.n_symbols - 1}, got {list(sources)}"
+            )
         orders = permutations(self.n_symbols)
         count = mappings.shape[0] * len(orders) * len(sources)
         if count > MAX_SEQUENCES:
-            raise UserError(f"{count:,} sequences are too many to list; at most {MAX_SEQUENCES:,} (use fewer mappings)")
+            raise UserError(
+                f"{count:,} sequences are too many to list; "
+                f"at most {MAX_SEQUENCES:,} (use fewer mappings)"
+            )
         x = np.repeat(orders[:, None], len(sources), axis=1)
         x[:, :, -1] = orders[:, list(sources)]
         y = mappings[:, x]  # mapping, order, source, pair
@@ -137,55 +159,93 @@ class Permutation(Task):
         return pairs.reshape(count, 2 * self.n_symbols).astype(jnp.int32) + 1
 
     def sequences(
-        self, mappings: Int[np.ndarray | Array, "mapping symbol"], sources: tuple[int, ...] | None = None
+        self,
+        mappings: Int[np.ndarray | Array, "mapping symbol"],
+        sources: tuple[int, ...] | None = None,
     ) -> Sequences:
-        """Every sequence of these mappings with its probability; `sources` restricts which pair may come last.
+        """Every sequence of these mappings with its probability; `sources` restricts which pair may
+        come last.
 
-        Restricted to some sources, the probabilities are conditional on them; sources that the task never draws (a
-        probe's trap) weigh the same.
+        Restricted to some sources, the probabilities are conditional on them; sources that the task
+        never draws (a probe's trap) weigh the same.
         """
         chance = np.array(self.source_probability)
-        sources = tuple(int(r) for r in np.flatnonzero(chance)) if sources is None else sources
+        if sources is None:
+            sources = tuple(int(r) for r in np.flatnonzero(chance))
         tokens = np.asarray(self.list_tokens(jnp.asarray(mappings), sources))
-        weight = chance[list(sources)] if chance[list(sources)].all() else np.ones(len(sources))
+        weight = chance[list(sources)]
+        if not weight.all():
+            weight = np.ones(len(sources))
         rows = len(tokens) // len(sources)
-        return Sequences(tokens, np.tile(weight / weight.sum() / rows, rows), np.tile(np.array(sources), rows))
+        return Sequences(
+            tokens=tokens,
+            probability=np.tile(weight / weight.sum() / rows, rows),
+            source=np.tile(np.array(sources), rows),
+        )
 
     def posterior(
         self, tokens: Tokens, mappings: Int[np.ndarray | Array, "mapping symbol"] | None = None
     ) -> Float[Array, "step vocab"]:
-        """p(y_k | x_1 y_1 ... x_k) at each x of a prompt, for a uniform prior over `mappings` (None: all V!).
+        """p(y_k | x_1 y_1 ... x_k) at each x of a prompt, for a uniform prior over `mappings`
+        (None: all V!).
 
-        For all mappings this is a closed form: the shown answer if x_k was shown, else 1 / (unused values) on each
-        unused value. For a given set it counts the mappings that fit; a row that no mapping fits is NaN (0/0).
+        For all mappings this is a closed form: the shown answer if x_k was shown, else
+        1 / (unused values) on each unused value. For a given set it counts the mappings that fit; a
+        row that no mapping fits is NaN (0/0).
         """
-        x, y = tokens[0::2] - 1, tokens[1::2] - 1
+        x = tokens[0::2] - 1
+        y = tokens[1::2] - 1
         steps = x.shape[0]
         y = y[: steps - 1]
+        by_symbol = self._fitting_answers(x, y, mappings)
+        by_token = jnp.concatenate([jnp.zeros((steps, 1)), by_symbol], axis=1)  # 0 is never used
+        return by_token / by_token.sum(axis=1, keepdims=True)
+
+    def _fitting_answers(
+        self,
+        x: Int[Array, "step"],
+        y: Int[Array, "earlier"],
+        mappings: Int[np.ndarray | Array, "mapping symbol"] | None,
+    ) -> Float[Array, "step symbol"]:
+        """How much speaks for each answer at each step, up to a factor."""
         if mappings is None:
-            symbols = jnp.arange(self.n_symbols)
-            earlier = jnp.tril(jnp.ones((steps, steps), bool), -1)[:, : steps - 1]
-            same = earlier & (x[:, None] == x[None, : steps - 1])  # step, earlier step
-            is_y = y[:, None] == symbols[None, :]  # earlier step, symbol
-            used = (earlier.astype(int) @ is_y.astype(int)) > 0
-            shown = (same.astype(int) @ is_y.astype(int)) > 0
-            counts = jnp.where(same.any(axis=1)[:, None], shown, ~used).astype(float)
-        else:
-            table = jnp.asarray(mappings)
-            answers = table[:, x]  # mapping, step
-            fits = answers[:, : steps - 1] == y[None, :]
-            fits = jnp.concatenate([jnp.ones((table.shape[0], 1), bool), fits], axis=1)
-            fits = jnp.cumprod(fits, axis=1).astype(float)
-            counts = jnp.einsum("ms,msv->sv", fits, jax.nn.one_hot(answers, self.n_symbols))
-        counts = jnp.concatenate([jnp.zeros((steps, 1)), counts], axis=1)
-        return counts / counts.sum(axis=1, keepdims=True)
+            return self._possible_answers(x, y)
+        return self._fitting_mappings(x, y, jnp.asarray(mappings))
+
+    def _possible_answers(
+        self, x: Int[Array, "step"], y: Int[Array, "earlier"]
+    ) -> Float[Array, "step symbol"]:
+        """Which answers are possible at each step, as 0 or 1, if any mapping may be the one."""
+        steps = x.shape[0]
+        symbols = jnp.arange(self.n_symbols)
+        earlier = jnp.tril(jnp.ones((steps, steps), bool), -1)[:, : steps - 1]
+        same = earlier & (x[:, None] == x[None, : steps - 1])  # step, earlier step
+        is_y = y[:, None] == symbols[None, :]  # earlier step, symbol
+        used = (earlier.astype(int) @ is_y.astype(int)) > 0
+        shown = (same.astype(int) @ is_y.astype(int)) > 0
+        return jnp.where(same.any(axis=1)[:, None], shown, ~used).astype(float)
+
+    def _fitting_mappings(
+        self,
+        x: Int[Array, "step"],
+        y: Int[Array, "earlier"],
+        mappings: Int[Array, "mapping symbol"],
+    ) -> Float[Array, "step symbol"]:
+        """How many mappings that fit the pairs before a step give each answer there."""
+        answers = mappings[:, x]  # mapping, step
+        fits = answers[:, : x.shape[0] - 1] == y[None, :]
+        fits = jnp.concatenate([jnp.ones((mappings.shape[0], 1), bool), fits], axis=1)
+        fits = jnp.cumprod(fits, axis=1).astype(float)
+        return jnp.einsum("ms,msv->sv", fits, jax.nn.one_hot(answers, self.n_symbols))
 
     def loss_floor(self, n_mappings: int) -> float:
-        r"""The least mean loss of any predictor when the mapping is uniform over `n_mappings` distinct ones.
+        r"""The least mean loss of any predictor when the mapping is uniform over `n_mappings`
+        distinct ones.
 
-        By the chain rule the conditional entropies of the answers sum to the entropy of the mapping, ln M, since
-        the x's say nothing about it and V - 1 pairs determine it. Repeating the last pair removes nothing: that
-        step costs 0 either way. So the floor is ln(M) / V; for M = V! it equals sum_k ln(k) / V.
+        By the chain rule the conditional entropies of the answers sum to the entropy of the
+        mapping, ln M, since the x's say nothing about it and V - 1 pairs determine it. Repeating
+        the last pair removes nothing: that step costs 0 either way. So the floor is ln(M) / V; for
+        M = V! it equals sum_k ln(k) / V.
         """
         return math.log(n_mappings) / self.n_symbols
 
@@ -193,5 +253,8 @@ class Permutation(Task):
         """The `Role` of each position of a prompt."""
         position = jnp.arange(tokens.shape[0])
         is_x = position % 2 == 0
-        seen = (tokens[:, None] == tokens[None, :]) & is_x[None, :] & (position[None, :] < position[:, None])
-        return jnp.where(is_x, jnp.where(seen.any(axis=1), Role.RECALL, Role.ELIMINATE), Role.OUTPUT)
+        same = tokens[:, None] == tokens[None, :]
+        earlier = position[None, :] < position[:, None]
+        seen = same & is_x[None, :] & earlier
+        role_of_x = jnp.where(seen.any(axis=1), Role.RECALL, Role.ELIMINATE)
+        return jnp.where(is_x, role_of_x, Role.OUTPUT)

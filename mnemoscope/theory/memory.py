@@ -2,8 +2,8 @@ r"""Weights as associative memories: a matrix that answers x with argmax_y u_y .
 
     W = sum_x q(x) u_{f(x)} e_x^T                                a weighting q of the pairs
 
-Rows are vectors: `inputs` are e_x, `outputs` are u_y, W is (d_out, d_in), scores are (x, y). Where p(x) falls as x^-a, the error is
-the probability mass of the inputs that are answered wrongly.
+Rows are vectors: `inputs` are e_x, `outputs` are u_y, W is (d_out, d_in), scores are (x, y). Where
+p(x) falls as x^-a, the error is the probability mass of the inputs that are answered wrongly.
 """
 
 import jax
@@ -31,14 +31,27 @@ def store(
     answer: Int[Array, "x"],
     weights: Float[Array, "x"],
 ) -> Float[Array, "d_out d_in"]:
-    """W = sum_x q(x) u_{f(x)} e_x^T."""
+    """W = sum_x q(x) u_{f(x)} e_x^T.
+
+    Args:
+        inputs: e_x.
+        outputs: u_y.
+        answer: f(x).
+        weights: q(x).
+    """
     return jnp.einsum("x,xo,xi->oi", weights, outputs[answer], inputs)
 
 
 def scores(
     w: Float[Array, "d_out d_in"], inputs: Float[Array, "x d_in"], outputs: Float[Array, "y d_out"]
 ) -> Float[Array, "x y"]:
-    """u_y . W e_x."""
+    """u_y . W e_x.
+
+    Args:
+        w: W.
+        inputs: e_x.
+        outputs: u_y.
+    """
     return inputs @ w.T @ outputs.T
 
 
@@ -48,7 +61,14 @@ def recalled(
     outputs: Float[Array, "y d_out"],
     answer: Int[Array, "x"],
 ) -> Bool[Array, "x"]:
-    """Which inputs are answered right."""
+    """Which inputs are answered right.
+
+    Args:
+        w: W.
+        inputs: e_x.
+        outputs: u_y.
+        answer: f(x).
+    """
     return scores(w, inputs, outputs).argmax(axis=1) == answer
 
 

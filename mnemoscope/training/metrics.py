@@ -1,19 +1,23 @@
 r"""Probes that a Spec names and that read every seed's model while it trains.
 
-`bigrams` reads, on one fixed sample of the task's sequences, the share of right answers and the loss by role,
+`bigrams` reads, on one fixed sample of the task's sequences, the share of right answers and the
+loss by role,
 
     global    after a token that is no trigger: what the language says
     first     at a trigger seen for the first time: nobody can know
     context   at a trigger seen before: what the context says
 
-and, in two layers of one head, what the heads attend to and how much of each memory stands in the weights.
+and, in two layers of one head, what the heads attend to and how much of each memory stands in the
+weights.
 
-`facts` reads every fact, in noise that stays the same: the loss and the share of right answers, the loss when only the relation or
-only the subject is shown, how far the answers are from p(a | r), and the probabilities of one fact.
+`facts` reads every fact, in noise that stays the same: the loss and the share of right answers, the
+loss when only the relation or only the subject is shown, how far the answers are from p(a | r), and
+the probabilities of one fact.
 
 `noise` reads who says the noise token and who the right one (`probes.distraction`).
 
-`hops` reads the share of right answers to each number of hops, at every position of one fixed sample of contexts.
+`hops` reads the share of right answers to each number of hops, at every position of one fixed
+sample of contexts.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +25,7 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from mnemoscope.core.axes import Array, Float
+from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.models import Transformer
 from mnemoscope.models.rewrites import token_counts
 from mnemoscope.probes import memories
@@ -32,7 +36,8 @@ from mnemoscope.training.loop import Observe
 from mnemoscope.training.loss import cross_entropy
 from mnemoscope.training.spec import Spec
 
-SAMPLE, SAMPLE_KEY = 64, 2**31 - 1
+SAMPLE = 64  # sequences
+SAMPLE_KEY = 2**31 - 1
 NOISE_DRAWS = 8  # contexts in which each fact is read
 
 
@@ -40,14 +45,21 @@ def watch_of(spec: Spec) -> Observe | None:
     """The function that a Spec's `watch` names, for `fit`."""
     if spec.watch is None:
         return None
-    task, (kind, probe) = spec.task, PROBES[spec.watch]
+    task = spec.task
+    kind, probe = PROBES[spec.watch]
     if task.kind != kind:
         raise ValueError(f"watch={spec.watch!r} reads the task {kind!r}, got {task.kind!r}")
     return lambda model, world: probe(task, model, world)
 
 
 def bigrams(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Float[Array, ""]]:
-    """Everything that `birth` follows through training, as one number each."""
+    """Everything that `birth` follows through training, as one number each.
+
+    Args:
+        task: from which a fixed sample of sequences is drawn.
+        model: what is read.
+        world: nothing is read from it; every probe gets one.
+    """
     keys = jax.random.split(jax.random.key(SAMPLE_KEY), SAMPLE)
     tokens, triggers, _ = jax.vmap(lambda key: task.draw(key=key))(keys)
     found = by_role(task, model, tokens, triggers)
@@ -56,67 +68,123 @@ def bigrams(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Flo
         return found
     chosen = task.fixed_triggers if task.triggers == "fixed" else None
     quarter = task.length // 4
-    roles = jax.vmap(task.roles)(tokens[:, :-1], triggers)
-    found |= memories.head_scores(model, tokens[:, :-1], (roles >= 2).astype(float), quarter)
+    inputs = tokens[:, :-1]
+    roles = jax.vmap(task.roles)(inputs, triggers)
+    asked = (roles >= 2).astype(float)
+    found |= memories.head_scores(model, inputs, asked, quarter)
     found |= {
         "output memory": memories.output_memory(model),
         "second keys": memories.second_keys(model, chosen),
         "first keys, early": memories.first_keys(model, 1, quarter),
         "first keys, late": memories.first_keys(model, quarter, None),
     }
-    if any(map(config.has_mlp, range(config.n_layers))):
-        found["bigram memory"] = memories.bigram_memory(model, task.text.bigrams, task.fixed_triggers)
+    if any(config.has_mlp(layer) for layer in range(config.n_layers)):
+        found["bigram memory"] = memories.bigram_memory(
+            model, task.text.bigrams, task.fixed_triggers
+        )
     return found
 
 
 def facts(task: Facts, model: Transformer, world: FactWorld) -> Mapping[str, Float[Array, "..."]]:
-    """Everything that `facts` follows through training: losses, distances, and what is answered to the fact in the middle."""
+    """Everything that `facts` follows through training: losses, distances, and what is answered to
+    the fact in the middle.
+
+    Args:
+        task: says what is asked.
+        model: what is read.
+        world: the facts.
+    """
     found: dict[str, Array] = {}
     for shown in SHOWN:
-        tokens, answer = task.every_fact(world, shown, NOISE_DRAWS, key=jax.random.key(SAMPLE_KEY))
-        if token_counts.applies(model.config, task.asks_from):
-            logits = token_counts.last_logits(model.config, model.params, tokens, task.asks_from)
-        else:
-            logits = jax.vmap(lambda row: model(row)[-1])(tokens)
+        key = jax.random.key(SAMPLE_KEY)
+        tokens, answer = task.every_fact(world, shown, NOISE_DRAWS, key=key)
+        logits = _last_logits(task, model, tokens)
         found[f"loss, {shown}"] = cross_entropy(logits, answer).mean()
         if shown == "both":
-            said = jax.nn.softmax(logits, axis=-1).reshape(task.subjects, task.relations, NOISE_DRAWS, -1)
-            found["right"] = (logits.argmax(axis=-1) == answer).mean()
-            # half the sum of absolute differences: 0 when the subject is ignored and the relation used as well as can be
-            by_relation = task.posterior(world, "relation")[:, :, None]
-            found["distance to p(a | r)"] = jnp.abs(said - by_relation).sum(axis=-1).mean() / 2
-            found["p(a)"] = said[task.subjects // 2, task.relations // 2].mean(axis=0)
+            found |= _answers_to_facts(task, world, logits, answer)
     return found
 
 
+def _last_logits(
+    task: Facts, model: Transformer, tokens: Int[Array, "batch pos"]
+) -> Float[Array, "batch vocab"]:
+    """What is answered at the end of each sequence."""
+    if token_counts.applies(model.config, task.asks_from):
+        return token_counts.last_logits(model.config, model.params, tokens, task.asks_from)
+    return jax.vmap(lambda row: model(row)[-1])(tokens)
+
+
+def _answers_to_facts(
+    task: Facts, world: FactWorld, logits: Float[Array, "batch vocab"], answer: Int[Array, "batch"]
+) -> dict[str, Float[Array, "..."]]:
+    """How the answers to whole facts compare with the right ones and with p(a | r)."""
+    said = jax.nn.softmax(logits, axis=-1)
+    said = said.reshape(task.subjects, task.relations, NOISE_DRAWS, -1)
+    right = (logits.argmax(axis=-1) == answer).mean()
+    by_relation = task.posterior(world, "relation")[:, :, None]
+    # half the sum of absolute differences: 0 when the subject is ignored and the relation used as
+    # well as can be
+    distance = jnp.abs(said - by_relation).sum(axis=-1).mean() / 2
+    in_the_middle = said[task.subjects // 2, task.relations // 2].mean(axis=0)
+    return {"right": right, "distance to p(a | r)": distance, "p(a)": in_the_middle}
+
+
 def hops(task: Hops, model: Transformer, world: HopWorld) -> Mapping[str, Float[Array, ""]]:
-    """The share of right answers by number of hops, each read where training reads it."""
+    """The share of right answers by number of hops, each read where training reads it.
+
+    Args:
+        task: from which a fixed sample of contexts is drawn.
+        model: what is read.
+        world: the hidden permutations.
+    """
     right = by_level(task, model, world)
     return {f"{2**level} hops": right[level] for level in range(task.levels)}
 
 
-def by_role(task: Bigrams, model: Transformer, tokens: Array, triggers: Array) -> dict[str, Float[Array, ""]]:
-    """Loss by role, and the share of right answers where the context knows."""
-    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+def by_role(
+    task: Bigrams, model: Transformer, tokens: Array, triggers: Array
+) -> dict[str, Float[Array, ""]]:
+    """Loss by role, and the share of right answers where the context knows.
+
+    Args:
+        task: says the role of each position.
+        model: what is read.
+        tokens: sequences, one row each.
+        triggers: the triggers of each sequence.
+    """
+    inputs = tokens[:, :-1]
+    targets = tokens[:, 1:]
     roles = jax.vmap(task.roles)(inputs, triggers)
     logits = jax.vmap(model)(inputs)
-    losses, right = cross_entropy(logits, targets), logits.argmax(axis=-1) == targets
+    losses = cross_entropy(logits, targets)
+    right = logits.argmax(axis=-1) == targets
 
     def mean(x: Array, where: Array) -> Array:
         return jnp.where(where, x, 0.0).sum() / jnp.maximum(where.sum(), 1)
 
     return {
-        "right": mean(right, roles >= 2), "global loss": mean(losses, roles == 0), "first loss": mean(losses, roles == 1),
+        "right": mean(right, roles >= 2),
+        "global loss": mean(losses, roles == 0),
+        "first loss": mean(losses, roles == 1),
         "context loss": mean(losses, roles >= 2),
-    }  # fmt: skip
+    }
 
 
 def noise(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Float[Array, ""]]:
-    """Everything that `noise` follows through training."""
+    """Everything that `noise` follows through training.
+
+    Args:
+        task: from which a fixed sample of sequences is drawn.
+        model: what is read.
+        world: nothing is read from it; every probe gets one.
+    """
     return distraction(task, model, SAMPLE)
 
 
+# by the name that a Spec's `watch` has: the kind of task that is read, and the probe
 PROBES: dict[str, tuple[str, Callable[..., Mapping[str, Array]]]] = {
-    "bigrams": ("bigrams", bigrams), "facts": ("facts", facts), "noise": ("bigrams", noise),
+    "bigrams": ("bigrams", bigrams),
+    "facts": ("facts", facts),
+    "noise": ("bigrams", noise),
     "hops": ("hops", hops),
-}  # fmt: skip
+}

@@ -1,10 +1,13 @@
-"""Where numbers go while they are made: TensorBoard or Weights & Biases, if asked for. A sink has `init`, `log` and `finish`.
+"""Where numbers go while they are made: TensorBoard or Weights & Biases, if asked for. A sink has
+`init`, `log` and `finish`.
 
-    mnemoscope run remember --follow tensorboard        then: tensorboard --logdir mnemoscope-store/follow
-    mnemoscope run remember --follow wandb              kept on this disk; WANDB_MODE=online sends it, with your account
+    mnemoscope run remember --follow tensorboard     tensorboard --logdir mnemoscope-store/follow
+    mnemoscope run remember --follow wandb           kept on this disk; WANDB_MODE=online sends it,
+                                                     with your account
 
-Each training is a run of its own: at every stop the mean, lowest and highest loss over seeds, how many seeds have diverged, and
-the mean over seeds of what is watched. Anything with these three methods is a sink; from Python hand it to `run_study` or `fit`.
+Each training is a run of its own: at every stop the mean, lowest and highest loss over seeds, how
+many seeds have diverged, and the mean over seeds of what is watched. Anything with these three
+methods is a sink; from Python hand it to `run_study` or `fit`.
 """
 
 import os
@@ -35,9 +38,13 @@ class Sink(Protocol):
 
 
 def _own(folder: Path) -> Path:
-    """This folder, unless it is a link: a store that was handed over could have one that leads anywhere."""
+    """This folder, unless it is a link: a store that was handed over could have one that leads
+    anywhere."""
     if folder.is_symlink():
-        raise UserError(f"{str(folder)!r} is a link; numbers are written into the store itself, so take the link away")
+        raise UserError(
+            f"{str(folder)!r} is a link; numbers are written into the store itself, "
+            "so take the link away"
+        )
     return folder
 
 
@@ -51,11 +58,14 @@ class TensorBoard:
             raise UserError(
                 "following in TensorBoard needs tensorboardX: pip install 'mnemoscope[tensorboard]'"
             ) from error
-        self.make, self.folder = SummaryWriter, _own(folder)
+        self.make = SummaryWriter
+        self.folder = _own(folder)
 
     def init(self, name: str, config: Mapping[str, Any]) -> None:
-        self.writer = self.make(str(_own(self.folder / name.replace("/", "_"))))
-        self.writer.add_text("Spec", "\n".join(f"- {key}: {value}" for key, value in config.items()))
+        folder = _own(self.folder / name.replace("/", "_"))
+        self.writer = self.make(str(folder))
+        lines = [f"- {key}: {value}" for key, value in config.items()]
+        self.writer.add_text("Spec", "\n".join(lines))
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         for name, value in numbers.items():
@@ -67,14 +77,18 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of the project "mnemoscope", offline unless WANDB_MODE says otherwise, so that nobody needs an account."""
+    """A run of the project "mnemoscope", offline unless WANDB_MODE says otherwise, so that nobody
+    needs an account."""
 
     def __init__(self, folder: Path):
         try:
             import wandb  # pyright: ignore[reportMissingImports]
         except ImportError as error:
-            raise UserError("following in Weights & Biases needs wandb: pip install 'mnemoscope[wandb]'") from error
-        self.wandb, self.folder = wandb, _own(folder)
+            raise UserError(
+                "following in Weights & Biases needs wandb: pip install 'mnemoscope[wandb]'"
+            ) from error
+        self.wandb = wandb
+        self.folder = _own(folder)
 
     def init(self, name: str, config: Mapping[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -99,5 +113,6 @@ class WeightsAndBiases:
 def sink_of(kind: str, folder: Path) -> Sink:
     """The sink of this name, writing under the folder."""
     if kind not in KINDS:
-        raise UserError(f"unknown place to follow a run in: {kind!r}; allowed: {', '.join(KINDS)}")
+        allowed = ", ".join(KINDS)
+        raise UserError(f"unknown place to follow a run in: {kind!r}; allowed: {allowed}")
     return TensorBoard(folder) if kind == "tensorboard" else WeightsAndBiases(folder)

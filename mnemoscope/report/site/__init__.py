@@ -22,7 +22,7 @@ from mnemoscope.studies.discover import STUDIES
 from mnemoscope.studies.library.walk import published
 from mnemoscope.studies.library.walk.chosen import Chosen, title, walked
 from mnemoscope.studies.library.walk.conditions import ABC
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 
 CARRIED = 2  # seeds of a setting that the site's explorer carries with all snapshots: most of the site's bytes
 
@@ -46,14 +46,26 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
 
     shown = pieces(store)
     walks = [piece for piece in shown if piece.name == f"walk: {ABC}"]
-    common = {"explorer": bool(shown), "walk": bool(walks), "studies": STUDIES, "verdicts": get_args(Verdict)}
-    rows = [_row(study, test.claim, all_books[study.name]) for study in STUDIES.values() for test in study.tests]
+    common = {
+        "explorer": bool(shown),
+        "walk": bool(walks),
+        "studies": STUDIES,
+        "verdicts": get_args(Verdict),
+    }
+    rows = [
+        _row(study, test.claim, all_books[study.name])
+        for study in STUDIES.values()
+        for test in study.tests
+    ]
     counts = {
         name: {scale: Counter(e.verdict for e in book.claims) for scale, book in found.items()}
         for name, found in all_books.items()
     }
     write(
-        "index.html", templates.get_template("index.html").render(rows=rows, books=all_books, counts=counts, **common)
+        "index.html",
+        templates.get_template("index.html").render(
+            rows=rows, books=all_books, counts=counts, **common
+        ),
     )
     for study in STUDIES.values():
         tell(f"the page of {study.name}")
@@ -70,7 +82,10 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
         write("walk-through.html", walk_page(found, title(model, found), 4, back="index.html"))
     if shown:
         tell("the explorer")
-        write("explorer.html", build_page([pack_run(piece, store) for piece in shown], back="index.html"))
+        write(
+            "explorer.html",
+            build_page([pack_run(piece, store) for piece in shown], back="index.html"),
+        )
     return written
 
 
@@ -95,8 +110,15 @@ def piece_of(run: Run, name: str, seeds: tuple[int, ...] = ()) -> ExplorerRun:
     parts = [f"d={model.d_model}", f"{model.n_heads} head{'s' * (model.n_heads > 1)}",
              f"{model.n_layers} layer{'s' * (model.n_layers > 1)}",
              f"feed-forward {model.d_mlp}" if model.d_mlp else "no feed-forward", f"norm {model.norm}"]  # fmt: skip
-    task = ", ".join(f"{k} {v}" for k, v in spec.task.model_dump(exclude_none=True, exclude={"kind", "corpus"}).items())
-    made = "imported, not trained here" if spec.imported else f"{spec.steps:,} steps of {spec.batch} sequences"
+    task = ", ".join(
+        f"{k} {v}"
+        for k, v in spec.task.model_dump(exclude_none=True, exclude={"kind", "corpus"}).items()
+    )
+    made = (
+        "imported, not trained here"
+        if spec.imported
+        else f"{spec.steps:,} steps of {spec.batch} sequences"
+    )
     text = f"{', '.join(parts)}; {spec.task.kind}: {task}; {made}."
     finished = tuple(seed for seed in run.seeds if run.outcome(seed) == "finished")
     return ExplorerRun(spec.digest(), name, text, run, seeds or finished[:CARRIED] or run.seeds[:1])
@@ -104,7 +126,10 @@ def piece_of(run: Run, name: str, seeds: tuple[int, ...] = ()) -> ExplorerRun:
 
 def _row(study: Study, claim: Claim, found: dict[Any, Ledger]) -> dict[str, Any]:
     """One claim for the pages: what is claimed, and what each scale found."""
-    entries = {scale: next((e for e in book.claims if e.id == claim.id), None) for scale, book in found.items()}
+    entries = {
+        scale: next((e for e in book.claims if e.id == claim.id), None)
+        for scale, book in found.items()
+    }
     shown = [
         {"scale": scale, "entry": entry, "number": entry.number(), "figures": []}
         for scale in ("full", "quick")
@@ -131,7 +156,11 @@ def _with_figures(study: Study, folder: Path, found: dict[Any, Ledger]) -> list[
             by_seed = seeds[at].get(claim.id, {})
             if n and not by_seed:
                 continue  # what is exact is drawn once
-            figures = claim_figures(claim.id, drawn.get(claim.id, ()), by_seed, pictures[at].get(claim.id, Pictures()))
+            figures = claim_figures(
+                claim.id, drawn.get(claim.id, ()), by_seed, pictures[at].get(claim.id, Pictures())
+            )
             labels = {kind: f"{claim.id} at {at} scale, {kind}: {sentence}" for kind in figures}
-            part["figures"] = [svg(each, f"{claim.id}-{at}-{kind}", labels[kind]) for kind, each in figures.items()]
+            part["figures"] = [
+                svg(each, f"{claim.id}-{at}-{kind}", labels[kind]) for kind, each in figures.items()
+            ]
     return rows

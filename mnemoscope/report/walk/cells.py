@@ -33,7 +33,12 @@ def cells(line: Line, digits: int) -> list[list[str]]:
         if i is None:
             table.append([GAP, *[GAP for _ in columns]])
         else:
-            table.append([line.rows[i], *[GAP if j is None else number(line.values[i, j], digits) for j in columns]])
+            table.append(
+                [
+                    line.rows[i],
+                    *[GAP if j is None else number(line.values[i, j], digits) for j in columns],
+                ]
+            )
     return table
 
 

@@ -17,7 +17,12 @@ from mnemoscope.report.output import writing
 from mnemoscope.report.walk.cells import GAP, cells, head, number
 from mnemoscope.report.walk.plane import Plane, plane
 
-ENGINES = ("tectonic", "pdflatex", "xelatex", "lualatex")  # the first that is installed makes the PDF
+ENGINES = (
+    "tectonic",
+    "pdflatex",
+    "xelatex",
+    "lualatex",
+)  # the first that is installed makes the PDF
 COLOURS = ("blue", "orange", "teal", "magenta", "cyan", "red", "olive", "gray")
 ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -48,7 +53,11 @@ def equation(text: str) -> str:
     shown = re.sub(r"sqrt\((\d+)\)", r"\\sqrt{\1}", text)
     shown = re.sub(r"\b(softmax|relu|mask|norm|concat)\(", r"\\operatorname{\1}(", shown)
     shown = re.sub(r"\b(QKV|Pr)(?=\b|_)", r"\\mathit{\1}", shown)
-    shown = re.sub(r"(\b[A-Za-z]\d?|\})_(\w+)", lambda m: f"{m[1]}_{{\\text{{{m[2].replace('_', ',')}}}}}", shown)
+    shown = re.sub(
+        r"(\b[A-Za-z]\d?|\})_(\w+)",
+        lambda m: f"{m[1]}_{{\\text{{{m[2].replace('_', ',')}}}}}",
+        shown,
+    )
     return shown.replace(" @ ", r"\,").replace(" * ", r"\odot ").replace("^T", r"^{\top}")
 
 
@@ -63,7 +72,9 @@ def _matrix(line: Line, digits: int) -> str:
     if names := head(line):
         rows_of = [[entries.get(x, _label(x)) for x in names], *rows_of]
     body = r" \\ ".join(map(" & ".join, rows_of))
-    name = f"{equation(line.name)} = {equation(line.formula)}" if line.formula else equation(line.name)
+    name = (
+        f"{equation(line.name)} = {equation(line.formula)}" if line.formula else equation(line.name)
+    )
     rows, columns = line.values.shape
     array = rf"\left[\begin{{array}}{{r|{'r' * (len(table[0]) - 1)}}} {body} \end{{array}}\right]"
     return rf"\fit{{{name} = {array}_{{{rows}\times {columns}}}}}"
@@ -115,7 +126,12 @@ def latex(walk: Walk, title: str, digits: int) -> str:
         lines.append(rf"\subsection*{{{i}. {plain(step.title)}}}")
         lines += [_matrix(line, digits) for line in step.lines]
         lines.append(rf"\textit{{{plain(step.sentence)}}}")
-    lines += [r"\subsection*{Direct logit attribution}", *_contributions(walk, digits), r"\end{document}", ""]
+    lines += [
+        r"\subsection*{Direct logit attribution}",
+        *_contributions(walk, digits),
+        r"\end{document}",
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -130,10 +146,16 @@ def write_pdf(document: str, path: Path) -> None:
         source = Path(folder, "walk.tex")
         source.write_text(document, encoding="utf-8")
         options = [] if engine == "tectonic" else ["-interaction=nonstopmode", "-halt-on-error"]
-        done = subprocess.run([engine, *options, source.name], cwd=folder, capture_output=True, text=True)
+        done = subprocess.run(
+            [engine, *options, source.name], cwd=folder, capture_output=True, text=True
+        )
         made = source.with_suffix(".pdf")
         if done.returncode or not made.is_file():
-            reason = next((line for line in done.stdout.splitlines() if line.startswith("!")), "see its log")
-            raise UserError(f"{engine} could not make the PDF ({reason}); --format latex writes the document itself")
+            reason = next(
+                (line for line in done.stdout.splitlines() if line.startswith("!")), "see its log"
+            )
+            raise UserError(
+                f"{engine} could not make the PDF ({reason}); --format latex writes the document itself"
+            )
         with writing(path):
             path.write_bytes(made.read_bytes())

@@ -175,12 +175,16 @@ def equation(text: str) -> str:
     """A formula as a person writes it: products side by side, subscripts below."""
     shown = escape(text).replace(" @ ", " ").replace(" * ", " ⊙ ").replace("^T", "<sup>T</sup>")
     shown = re.sub(r"sqrt\((\d+)\)", r"√\1", shown)
-    return re.sub(r"([A-Za-z]\d?)_(\w+)", lambda m: f"{m[1]}<sub>{m[2].replace('_', ',')}</sub>", shown)
+    return re.sub(
+        r"([A-Za-z]\d?)_(\w+)", lambda m: f"{m[1]}<sub>{m[2].replace('_', ',')}</sub>", shown
+    )
 
 
 def _table(line: Line, digits: int) -> str:
     rows, columns = line.values.shape
-    name = f"{equation(line.name)} = {equation(line.formula)}" if line.formula else equation(line.name)
+    name = (
+        f"{equation(line.name)} = {equation(line.formula)}" if line.formula else equation(line.name)
+    )
     shape = f"{rows} by {columns}" + ("" if line.formula else ", learned")
     body = "".join(
         f"<tr><th>{escape(label)}</th>{''.join(f'<td>{escape(x)}</td>' for x in numbers)}</tr>"
@@ -189,7 +193,9 @@ def _table(line: Line, digits: int) -> str:
     kind = "line" if line.formula else "line given"
     names = "".join(f"<th>{escape(label)}</th>" for label in head(line))
     top = f"<thead><tr>{names}</tr></thead>" if names else ""
-    table = f"<table><caption>{name}<span>{shape}</span></caption>{top}<tbody>{body}</tbody></table>"
+    table = (
+        f"<table><caption>{name}<span>{shape}</span></caption>{top}<tbody>{body}</tbody></table>"
+    )
     return f'<div class="{kind}">{table}</div>'
 
 
@@ -243,7 +249,9 @@ def drawing(plane: Plane) -> str:
                          f'{dash} marker-end="url(#tip)"/>')  # fmt: skip
         (x, y), (u, v) = at(points[0]), at(points[-1])
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="currentColor"/>')
-        parts.append(f'<text x="{u + 8:.1f}" y="{v - 8:.1f}" font-size="13" font-weight="600">{escape(place)}</text>')
+        parts.append(
+            f'<text x="{u + 8:.1f}" y="{v - 8:.1f}" font-size="13" font-weight="600">{escape(place)}</text>'
+        )
     return "".join([*parts, "</svg>"])
 
 

@@ -26,7 +26,9 @@ class Plane:
     paths: dict[str, Points]  # by position: one point more than there are stages
 
 
-def cut(polygon: Points, normal: Float[np.ndarray, "2"], offset: float) -> Float[np.ndarray, "kept 2"]:
+def cut(
+    polygon: Points, normal: Float[np.ndarray, "2"], offset: float
+) -> Float[np.ndarray, "kept 2"]:
     """The part of a convex polygon where normal . x + offset >= 0."""
     kept: list[np.ndarray] = []
     for a, b in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):

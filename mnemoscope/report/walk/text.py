@@ -11,7 +11,9 @@ def columns(table: list[list[str]]) -> Iterator[str]:
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     for row in table:
         label, *numbers = row
-        yield f"{label:<{widths[0]}}  " + "  ".join(f"{x:>{w}}" for x, w in zip(numbers, widths[1:], strict=True))
+        yield f"{label:<{widths[0]}}  " + "  ".join(
+            f"{x:>{w}}" for x, w in zip(numbers, widths[1:], strict=True)
+        )
 
 
 def _table(line: Line, digits: int) -> Iterator[str]:
@@ -33,7 +35,10 @@ def text(walk: Walk, title: str, digits: int) -> str:
 def _who(walk: Walk, digits: int) -> Iterator[str]:
     header = ["", *walk.token_names]
     for i, token in enumerate(walk.prompt):
-        rows = [[name, *(number(x, digits) for x in values)] for name, values in walk.contributions(i).items()]
+        rows = [
+            [name, *(number(x, digits) for x in values)]
+            for name, values in walk.contributions(i).items()
+        ]
         yield f"after {i} {token}"
         yield from (f"   {row}" for row in columns([header, *rows]))
         yield ""

@@ -18,7 +18,8 @@ from mnemoscope.studies.claims import Scale, Setting
 from mnemoscope.tasks import Bigrams
 from mnemoscope.tasks.corpus import Corpus
 from mnemoscope.theory.induction import TRAINED, simplified_model
-from mnemoscope.training.spec import SGD, Adam, Spec
+from mnemoscope.training.optimizers import SGD, Adam
+from mnemoscope.training.spec import Spec
 
 FIRST_KEYS, SECOND_KEYS, OUTPUT = TRAINED
 

@@ -6,7 +6,8 @@ Linear attention as the source has it, and softmax models with learned embedding
 from mnemoscope.models import ModelConfig
 from mnemoscope.studies.claims import Scale, Setting
 from mnemoscope.tasks import Facts
-from mnemoscope.training.spec import SGD, Adam, Spec
+from mnemoscope.training.optimizers import SGD, Adam
+from mnemoscope.training.spec import Spec
 
 TASK = Facts(subjects=16, relations=4, per_relation=8, noise=20, answers="even")
 SEEDS = {"quick": 8, "full": 32}

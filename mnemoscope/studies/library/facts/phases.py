@@ -9,7 +9,7 @@ from mnemoscope.studies.claims import Curve, Outcome, Pictures
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.statistics import mean_interval, share_interval, share_verdict
 from mnemoscope.tasks import Facts
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 
 NEAR = 0.1  # nats, and of total variation
 LEAST = 0.05  # of the training: a shorter phase is no phase

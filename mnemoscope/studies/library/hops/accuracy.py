@@ -8,7 +8,7 @@ import numpy as np
 from mnemoscope.core.axes import Bool, Float
 from mnemoscope.studies.claims import Curve
 from mnemoscope.tasks import Hops
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 
 KNOWN = 0.9  # so many hops are known when this share of the answers is right
 NEAR = 0.1  # so far from chance is no better than guessing

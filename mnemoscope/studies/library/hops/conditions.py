@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 from mnemoscope.models import ModelConfig
 from mnemoscope.studies.claims import Scale, Setting
 from mnemoscope.tasks import Hops
-from mnemoscope.training.spec import Adam, Spec
+from mnemoscope.training.optimizers import Adam
+from mnemoscope.training.spec import Spec
 
 REPLAY = 0.2  # of the sequences, spread evenly over the hops that came before
 # How large W_V and W_O start, of what is drawn. What a layer finds has to be heard over the

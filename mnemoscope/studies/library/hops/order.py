@@ -18,7 +18,7 @@ from mnemoscope.studies.library.hops.accuracy import (
     task_of,
 )
 from mnemoscope.studies.statistics import MOST, share_verdict
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 
 
 def in_order(steps: Float[np.ndarray, "level seed"]) -> Bool[np.ndarray, "seed"]:

@@ -17,7 +17,7 @@ from mnemoscope.studies.library.hops.accuracy import (
     task_of,
 )
 from mnemoscope.studies.statistics import FEW, MOST, share_interval, share_verdict, slope
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 
 
 def _said(steps: Float[np.ndarray, "seed"]) -> str:

@@ -8,7 +8,8 @@ and 300 steps at rate .1, chosen on seeds that are not among the study's.
 from mnemoscope.models import ModelConfig
 from mnemoscope.studies.claims import Scale, Setting
 from mnemoscope.tasks import Bigrams
-from mnemoscope.training.spec import SGD, Spec
+from mnemoscope.training.optimizers import SGD
+from mnemoscope.training.spec import Spec
 
 SEEDS = 8
 

@@ -19,7 +19,7 @@ from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.statistics import MOST, Interval, share_verdict
 from mnemoscope.tasks import Bigrams
 from mnemoscope.theory.noise import draw, margins_after, population_margins
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 
 SHARES = (0.0, 0.1, 0.2, 1.0)  # of the width: singular values that are kept
 SAMPLE = 128

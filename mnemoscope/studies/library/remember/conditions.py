@@ -19,7 +19,8 @@ from typing import Literal
 from mnemoscope.models import ModelConfig
 from mnemoscope.studies.claims import Scale, Setting
 from mnemoscope.tasks import Permutation
-from mnemoscope.training.spec import Adam, Spec
+from mnemoscope.training.optimizers import Adam
+from mnemoscope.training.spec import Spec
 
 SOURCE_SAMPLES = 50 * 100_000
 # what repeats / width and heads

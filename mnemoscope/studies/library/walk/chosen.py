@@ -16,7 +16,7 @@ from mnemoscope.probes.walk import Walk, walk
 from mnemoscope.store import Store
 from mnemoscope.studies.library.walk.conditions import ABC, settings
 from mnemoscope.tasks import Cycle
-from mnemoscope.training.loop import Run
+from mnemoscope.training.run import Run
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from typing import Literal
 from mnemoscope.models import ModelConfig
 from mnemoscope.studies.claims import Scale, Setting
 from mnemoscope.tasks import Cycle
-from mnemoscope.training.spec import Adam, Spec
+from mnemoscope.training.optimizers import Adam
+from mnemoscope.training.spec import Spec
 
 ABC = "abc"
 MLP = "abc/mlp"

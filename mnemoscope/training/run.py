@@ -1,0 +1,124 @@
+"""A Run is the outcome of a training: weights, losses, what was observed, how each seed ended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mnemoscope.core import notebook
+from mnemoscope.core.axes import Float, Int, Params, Shaped, UInt
+from mnemoscope.core.errors import UserError
+from mnemoscope.core.fingerprint import TrainedBy, described
+from mnemoscope.core.numerics import fixed_numerics
+from mnemoscope.models import Transformer
+from mnemoscope.tasks import World
+from mnemoscope.training.spec import Spec
+from mnemoscope.training.worlds import draw_worlds, hash_worlds
+
+MOST_NAMED = 16  # seeds that a sentence names before it counts the rest
+
+
+@dataclass(frozen=True)
+class Run:
+    """The outcome of `fit`: weights at the snapshots, the loss curve, what was observed, and how
+    each seed ended."""
+
+    # what was trained
+    spec: Spec
+    # one model each, in the order of every seed axis below
+    seeds: tuple[int, ...]
+    # by name of parameter; the steps are `spec.snapshot_steps()`
+    snapshots: dict[str, Float[np.ndarray, "seed snap ..."]]
+    # after which step each stop was made
+    loss_steps: Int[np.ndarray, "stop"]
+    # mean training loss over the stretch that ends at each stop
+    losses: Float[np.ndarray, "seed stop"]
+    # how many steps had a finite loss
+    good_steps: Int[np.ndarray, "seed"]
+    # by name of what was read; the steps are `spec.look_steps()`
+    observed: dict[str, Shaped[np.ndarray, "seed look ..."]] = field(default_factory=dict)
+    # of the world that each seed was trained in; None where it was not kept (0.1)
+    world_hashes: UInt[np.ndarray, "seed 32"] | None = None
+    # every program and kind of device that trained some of the seeds; None is one that left no
+    # fingerprint (0.1)
+    origins: tuple[TrainedBy | None, ...] = ()
+
+    def outcome(self, seed: int) -> Literal["finished", "diverged"]:
+        """`diverged` when the loss of any step was not a finite number."""
+        return "finished" if self.good_steps[self._row(seed)] == self.spec.steps else "diverged"
+
+    @property
+    def finished(self) -> np.ndarray:
+        """Which seeds finished, as a mask along the seed axis."""
+        return self.good_steps == self.spec.steps
+
+    def diverged(self) -> str:
+        """The seeds that diverged, each with the steps whose loss was a finite number, in words;
+        empty if there is none."""
+        steps = self.spec.steps
+        lost = []
+        for seed, good in zip(self.seeds, self.good_steps.tolist(), strict=True):
+            if good < steps:
+                lost.append(f"seed {seed} (after {good:,} of {steps:,} steps)")
+        named = ", ".join(lost[:MOST_NAMED])
+        if len(lost) > MOST_NAMED:
+            named += f" and {len(lost) - MOST_NAMED} more"
+        return named
+
+    def model(self, seed: int, snapshot: int = -1) -> Transformer:
+        """One seed's model, at the end of training or at an earlier snapshot."""
+        row = self._row(seed)
+        params: Params = {name: jnp.asarray(x[row, snapshot]) for name, x in self.snapshots.items()}
+        return Transformer(self.spec.model, params)
+
+    def models(self, snapshot: int = -1) -> Transformer:
+        """All seeds' models at once, with a leading seed axis, for `vmap`."""
+        params: Params = {name: x[:, snapshot] for name, x in self.snapshots.items()}
+        return Transformer(self.spec.model, params)
+
+    @fixed_numerics()
+    def worlds(self) -> World:
+        """Each seed's world, drawn again from the seed, with a leading seed axis; it must be the
+        one it was trained in."""
+        worlds = draw_worlds(self.spec.task, jnp.array(self.seeds))
+        self._check_worlds(worlds, range(len(self.seeds)))
+        return worlds
+
+    @fixed_numerics()
+    def world(self, seed: int) -> World:
+        """One seed's world, drawn again from the seed; it must be the one it was trained in."""
+        worlds = draw_worlds(self.spec.task, jnp.array([seed]))
+        self._check_worlds(worlds, [self._row(seed)])
+        return jax.tree.map(lambda x: x[0], worlds)
+
+    def _check_worlds(self, worlds: World, rows: Sequence[int]) -> None:
+        """Raise where a world is not the one of its row."""
+        if self.world_hashes is None:
+            return
+        drawn = hash_worlds(worlds, len(rows))
+        same = (drawn == self.world_hashes[list(rows)]).all(axis=1)
+        if not same.all():
+            seed = self.seeds[rows[int(same.argmin())]]
+            raise UserError(
+                f"the world that {self.spec.task.kind!r} draws for seed {seed} now is not the one "
+                f"it was trained in (Spec {self.spec.digest()}, "
+                f"{', '.join(described(self.origins))}); 'mnemoscope runs --delete' and train again"
+            )
+
+    def _repr_html_(self) -> str:
+        title = (
+            f"Run of {len(self.seeds)} seeds, {self.spec.steps:,} steps of {self.spec.batch}; "
+            f"{self.finished.sum()} finished"
+        )
+        shown = notebook.table(title, ("task", "model"), [(self.spec.task, self.spec.model)])
+        return shown + notebook.losses(self.loss_steps.tolist(), self.losses)
+
+    def _row(self, seed: int) -> int:
+        """The place of a seed along the seed axis."""
+        if seed not in self.seeds:
+            allowed = ", ".join(map(str, self.seeds))
+            raise UserError(f"no seed {seed} in this run; allowed: {allowed}")
+        return self.seeds.index(seed)

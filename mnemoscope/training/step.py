@@ -1,0 +1,188 @@
+"""One step of one seed's training: draw a batch, take the gradient of its loss, follow it.
+
+    State_{i+1} = train_step(State_i, batch_i),     batch_i drawn from fold_in(data key, i)
+
+The batch of a step depends on seed and step alone, so a seed's run does not depend on its
+neighbours, on where it was stopped, or on the number of devices. The parameters that training
+changes are one vector, in the order of `trained_shapes`: a step ends with one update, not a dozen.
+"""
+
+import math
+from typing import NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from mnemoscope.core.axes import Array, Float, Int, Params, PRNGKeyArray
+from mnemoscope.core.xla import after, kept
+from mnemoscope.models import init, parameter_shapes
+from mnemoscope.tasks import Example, World
+from mnemoscope.training.loss import loss_and_gradient
+from mnemoscope.training.spec import Spec
+from mnemoscope.training.worlds import seed_keys
+
+
+class State(NamedTuple):
+    """Where one seed's training is."""
+
+    # the parameters that move, in the order of `trained_shapes`
+    trained: Float[Array, "trained"]
+    # those that stay as they were drawn
+    frozen: Params
+    # what the optimizer remembers
+    optimiser: optax.OptState
+    # of the losses since the last stop
+    loss_sum: Float[Array, ""]
+    # steps with a finite loss
+    good_steps: Int[Array, ""]
+
+
+# ---- the trained parameters as one vector
+
+
+def _all_shapes(spec: Spec) -> dict[str, tuple[int, ...]]:
+    """Every parameter, in the order of the computation."""
+    task = spec.task
+    return parameter_shapes(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out)
+
+
+def trained_shapes(spec: Spec) -> dict[str, tuple[int, ...]]:
+    """The parameters that training changes, in the order of the computation."""
+    frozen = spec.model.frozen_names()
+    return {name: shape for name, shape in _all_shapes(spec).items() if name not in frozen}
+
+
+def _trained_sizes(spec: Spec) -> list[int]:
+    """How many entries of the vector each trained parameter has."""
+    return [math.prod(shape) for shape in trained_shapes(spec).values()]
+
+
+def joined(spec: Spec, tree: Params) -> Float[Array, "trained"]:
+    """The trained parameters, or their gradient, as one vector."""
+    # the empty piece: a Spec may freeze everything
+    return jnp.concatenate([jnp.zeros(0), *(tree[name].ravel() for name in trained_shapes(spec))])
+
+
+def parted(spec: Spec, vector: Float[Array | np.ndarray, "*seed trained"]) -> Params:
+    """The parameters that such a vector holds; a seed axis before it stays."""
+    seed_axis = vector.shape[:-1]
+    params: Params = {}
+    end = 0
+    for name, shape in trained_shapes(spec).items():
+        begin = end
+        end = begin + math.prod(shape)
+        params[name] = vector[..., begin:end].reshape(*seed_axis, *shape)
+    return params
+
+
+def all_params(
+    spec: Spec, trained: Float[Array | np.ndarray, "*seed trained"], frozen: Params
+) -> Params:
+    """All parameters, in the order of the computation.
+
+    Args:
+        spec: says what the parameters are.
+        trained: the vector of those that training changes; a seed axis before it stays.
+        frozen: the others, by name.
+    """
+    found = {**parted(spec, trained), **frozen}
+    return {name: found[name] for name in _all_shapes(spec)}
+
+
+# ---- the start, and a step
+
+
+def start(spec: Spec, seed: int | Int[Array, ""]) -> State:
+    """The state before the first step."""
+    task = spec.task
+    weights_key = seed_keys(seed)[1]
+    params = init(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out, key=weights_key)
+    trained = joined(spec, params)
+    frozen_names = spec.model.frozen_names()
+    return State(
+        trained=trained,
+        frozen={name: value for name, value in params.items() if name in frozen_names},
+        optimiser=spec.optimiser.transformation(spec.steps).init(trained),
+        loss_sum=jnp.zeros(()),
+        good_steps=jnp.zeros((), int),
+    )
+
+
+def draw(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""]) -> Example:
+    """The batch of a step, with a leading batch axis.
+
+    Args:
+        spec: says the task and how many sequences a batch has.
+        world: what the seed hides.
+        data_key: the seed's third key.
+        step: the number of the step, from 0.
+    """
+
+    def folded(key: PRNGKeyArray, step: Array) -> Array:
+        return jax.random.key_data(jax.random.fold_in(key, step))
+
+    # as one operation: its own are many, and all ready at a step's start
+    key_bits = kept(step >= 0, folded, data_key, step)
+    step_key = jax.random.wrap_key_data(key_bits, impl=jax.random.key_impl(data_key))
+    keys = jax.random.split(step_key, spec.batch)
+    world = spec.task.at_step(world, step)
+    return jax.vmap(lambda key: spec.task.sample(world, key=key))(keys)
+
+
+def train_step(
+    spec: Spec,
+    world: World,
+    data_key: PRNGKeyArray,
+    step: Int[Array, ""],
+    state: State,
+    releases: Int[Array, "parameter"],
+) -> State:
+    """Draw a batch, take the gradient of its loss in the parameters that are not frozen, and follow
+    it.
+
+    Args:
+        spec: what is trained.
+        world: what the seed hides.
+        data_key: the seed's third key.
+        step: the number of the step, from 0.
+        state: the training before the step.
+        releases: from which step each trained parameter moves; read only if the Spec holds
+            anything back.
+    """
+    batch = draw(spec, world, data_key, step)
+    trained, optimiser = after(batch.tokens, (state.trained, state.optimiser))
+    loss, gradient_by_name = loss_and_gradient(
+        spec.task, spec.model, parted(spec, trained), state.frozen, batch
+    )
+    gradient = joined(spec, gradient_by_name)
+    sizes = trained  # what weight decay shrinks
+    if spec.release:
+        # a parameter that is held back has no gradient and, for its decay, no size: nothing of it
+        # moves, not even a bit
+        waits = _waiting(spec, step, releases)
+        gradient = jnp.where(waits, 0.0, gradient)
+        sizes = jnp.where(waits, 0.0, sizes)
+    transformation = spec.optimiser.transformation(spec.steps)
+    updates, optimiser = transformation.update(gradient, optimiser, sizes)
+    return State(
+        trained=cast(Array, optax.apply_updates(trained, updates)),
+        frozen=state.frozen,
+        optimiser=optimiser,
+        loss_sum=state.loss_sum + loss,
+        good_steps=state.good_steps + jnp.isfinite(loss),
+    )
+
+
+def _waiting(spec: Spec, step: Array, releases: Array) -> Array:
+    """Which entries of the vector of trained parameters are held back at this step."""
+    sizes = _trained_sizes(spec)
+    parameter_of_entry = np.repeat(np.arange(len(sizes)), sizes)
+    return (step < releases)[parameter_of_entry]
+
+
+def release_steps(spec: Spec) -> Int[Array, "parameter"]:
+    """From which step each trained parameter moves."""
+    released = spec.released()
+    return jnp.array([released.get(name, 0) for name in trained_shapes(spec)], int)
