@@ -20,6 +20,7 @@ FEW = 10  # points of a curve, below which each is marked
 SHADES = 8  # of a grid's scale
 FULLEST = 0.65  # opacity of a grid's largest value: ink can be read on it in light and in dark
 LEGIBLE = 16  # cells beside each other across a figure, up to which each has its value printed
+Point = tuple[float | int, float | int]
 
 
 def panels_of(
@@ -160,7 +161,7 @@ def maps_figure(maps: Mapping[str, Map]) -> Any:
     return figure
 
 
-def _add_squares(ax: Any, cells: Sequence[tuple[float, float]], **style: Any) -> None:
+def _add_squares(ax: Any, cells: Sequence[Point], **style: Any) -> None:
     """A square of size 1 around each point."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
