@@ -23,7 +23,9 @@ RIVALS = {
     "source": ("source", 1, 1), "one": ("ours", 1, 1), "one core, many": ("ours", 1, 32), "two cores, many": ("ours", 2, 32),
 }  # fmt: skip
 
-BESIDE = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # this process holds most of the device's memory
+BESIDE = {
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false"
+}  # this process holds most of the device's memory
 
 
 def child(function: str, cores: int | None = None, env: dict | None = None, **arguments) -> dict:
@@ -105,7 +107,9 @@ def blocks() -> dict:
     with tempfile.TemporaryDirectory() as folder:
         for share in ("0.5", "0.003"):
             store = Path(folder, share)
-            found[share] = child("blocks", store=str(store), env={"XLA_PYTHON_CLIENT_MEM_FRACTION": share})
+            found[share] = child(
+                "blocks", store=str(store), env={"XLA_PYTHON_CLIENT_MEM_FRACTION": share}
+            )
             losses[share] = np.load(store / "losses.npy")
     return found | {"apart": float(np.abs(losses["0.5"] - losses["0.003"]).max())}
 
@@ -128,9 +132,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument(
-        "--only", nargs="*", metavar="PART", help="measure only these parts again; none: write the page"
+        "--only",
+        nargs="*",
+        metavar="PART",
+        help="measure only these parts again; none: write the page",
     )
-    parser.add_argument("--out", type=Path, default=HERE, help="folder for the numbers (default: benchmarks/)")
+    parser.add_argument(
+        "--out", type=Path, default=HERE, help="folder for the numbers (default: benchmarks/)"
+    )
     arguments = parser.parse_args()
     if arguments.child:
         on_a_child(json.loads(arguments.child))

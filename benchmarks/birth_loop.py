@@ -16,8 +16,20 @@ from torch.nn.functional import cross_entropy
 class Text:
     """Bigram sequences with K fixed triggers and uniform outputs, as lists drawn one token after the other."""
 
-    def __init__(self, unigrams: np.ndarray, bigrams: np.ndarray, triggers: tuple[int, ...], length: int, seed: int):
-        self.unigrams, self.bigrams, self.triggers, self.length = unigrams, bigrams, triggers, length
+    def __init__(
+        self,
+        unigrams: np.ndarray,
+        bigrams: np.ndarray,
+        triggers: tuple[int, ...],
+        length: int,
+        seed: int,
+    ):
+        self.unigrams, self.bigrams, self.triggers, self.length = (
+            unigrams,
+            bigrams,
+            triggers,
+            length,
+        )
         self.rng = np.random.default_rng(seed)
 
     def sequence(self) -> tuple[list[int], list[bool]]:
@@ -60,11 +72,17 @@ class Model(nn.Module):
 
     def __init__(self, n: int, length: int, d: int):
         super().__init__()
-        self.tokens, self.positions, self.out = nn.Embedding(n, d), nn.Embedding(length, d), nn.Linear(d, n, bias=False)
+        self.tokens, self.positions, self.out = (
+            nn.Embedding(n, d),
+            nn.Embedding(length, d),
+            nn.Linear(d, n, bias=False),
+        )
         for part in (self.tokens, self.positions, self.out):
             part.weight.requires_grad_(False)
         self.layers = nn.ModuleList([Layer(d, False), Layer(d, True)])
-        self.register_buffer("mask", torch.triu(torch.full((length, length), -math.inf), diagonal=1))
+        self.register_buffer(
+            "mask", torch.triu(torch.full((length, length), -math.inf), diagonal=1)
+        )
 
     def forward(self, z: torch.Tensor) -> torch.Tensor:
         x = self.tokens(z) + self.positions.weight[: z.shape[1]]
@@ -73,7 +91,9 @@ class Model(nn.Module):
         return self.out(x)
 
 
-def train(text: Text, d: int, batch: int, steps: int, seed: int = 0) -> tuple[float, float, list[float]]:
+def train(
+    text: Text, d: int, batch: int, steps: int, seed: int = 0
+) -> tuple[float, float, list[float]]:
     """Seconds a step after the first, of these seconds drawing text, and the loss of every step."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)

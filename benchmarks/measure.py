@@ -27,7 +27,14 @@ def remember(d: int = 32, norm: str = "none", steps: int = 4 * LOSS_STEPS, snaps
 
     model = ModelConfig(d_model=d, n_heads=2, d_mlp=2 * d, norm=norm)
     task = Permutation(repeat=0.3)
-    return Spec(task=task, model=model, optimiser=Adam(lr=1e-3), steps=steps, batch=BATCH, snapshots=snapshots)
+    return Spec(
+        task=task,
+        model=model,
+        optimiser=Adam(lr=1e-3),
+        steps=steps,
+        batch=BATCH,
+        snapshots=snapshots,
+    )
 
 
 def source(norm: bool) -> dict:
@@ -49,7 +56,10 @@ def ours(norm: bool, seeds: int) -> dict:
     (first, began), (last, ended) = times[0], times[-1]
     end = run.loss_steps <= LOSS_STEPS  # the last tenth of the compared samples, as for the source
     tenth = end & (run.loss_steps > 0.9 * LOSS_STEPS)
-    return {"rate": seeds * (last - first) * BATCH / (ended - began), "loss": float(run.losses[:, tenth].mean())}
+    return {
+        "rate": seeds * (last - first) * BATCH / (ended - began),
+        "loss": float(run.losses[:, tenth].mean()),
+    }
 
 
 # the induction model: width, length, batch, steps; at the source's sizes for time, small for the loss that both reach
@@ -64,7 +74,9 @@ def birth_source(size: str) -> dict:
 
     d, length, batch, steps = BIRTH[size]
     task = Bigrams(length=length)
-    text = birth_loop.Text(task.text.unigrams, task.text.bigrams, task.fixed_triggers, length, seed=0)
+    text = birth_loop.Text(
+        task.text.unigrams, task.text.bigrams, task.fixed_triggers, length, seed=0
+    )
     seconds, drawing, losses = birth_loop.train(text, d, batch, steps)
     return {"seconds": seconds, "drawing": drawing, "loss": statistics.mean(losses[-40:])}
 
@@ -89,7 +101,9 @@ def birth_ours(size: str) -> dict:
     )
     times: list[tuple[int, float]] = []
     run = fit(
-        spec, range(1 if size == "time" else 8), progress=lambda done, _: times.append((done, time.perf_counter()))
+        spec,
+        range(1 if size == "time" else 8),
+        progress=lambda done, _: times.append((done, time.perf_counter())),
     )
     (first, began), (last, ended) = times[0], times[-1]
     late = run.losses[:, run.loss_steps > steps - 40].mean(axis=1)
@@ -103,9 +117,15 @@ def birth_steps() -> dict:
 
     found = {}
     for seeds, steps in ((1, 600), (16, 100)):
-        spec = settings("full")[ALL].spec.model_copy(update={"steps": steps, "watch": None, "looks": 0, "snapshots": 1})
+        spec = settings("full")[ALL].spec.model_copy(
+            update={"steps": steps, "watch": None, "looks": 0, "snapshots": 1}
+        )
         times: list[tuple[int, float]] = []
-        fit(spec, range(seeds), progress=lambda done, _, times=times: times.append((done, time.perf_counter())))
+        fit(
+            spec,
+            range(seeds),
+            progress=lambda done, _, times=times: times.append((done, time.perf_counter())),
+        )
         (first, began), (last, ended) = times[0], times[-1]
         found[str(seeds)] = (ended - began) / (last - first)
     return found
@@ -142,7 +162,11 @@ def step_time(d: int, seeds: int) -> float:
     program = programs(remember(d, steps=10**6), seeds)
     ids = spread(device_mesh(seeds), np.arange(seeds))
     states = program.start(ids)
-    return _timed(lambda turns: jax.block_until_ready(program.advance((ids, states), jnp.array(0), jnp.array(turns))))
+    return _timed(
+        lambda turns: jax.block_until_ready(
+            program.advance((ids, states), jnp.array(0), jnp.array(turns))
+        )
+    )
 
 
 def gradient_time(length: int, vocabulary: int, seeds: int, d: int = 32) -> float:
@@ -205,7 +229,9 @@ first = []
 fit(spec, [0], progress=lambda done, _: first.append(time.perf_counter() - began))
 print(first[0])
 """
-    cold, known = (float(subprocess.check_output([sys.executable, "-c", script], text=True)) for _ in range(2))
+    cold, known = (
+        float(subprocess.check_output([sys.executable, "-c", script], text=True)) for _ in range(2)
+    )
     helps = []
     for _ in range(5):
         began = time.perf_counter()
@@ -251,8 +277,16 @@ def budget(seeds: int = 1000) -> dict:
 
     times: list[float] = []
     began = time.perf_counter()
-    run = fit(settings("full")[TWO].spec, range(seeds), progress=lambda *_: times.append(time.perf_counter() - began))
-    return {"seconds": time.perf_counter() - began, "first_stretch": times[0], "finished": int(run.finished.sum())}
+    run = fit(
+        settings("full")[TWO].spec,
+        range(seeds),
+        progress=lambda *_: times.append(time.perf_counter() - began),
+    )
+    return {
+        "seconds": time.perf_counter() - began,
+        "first_stretch": times[0],
+        "finished": int(run.finished.sum()),
+    }
 
 
 def blocks(store: Path) -> dict:
@@ -289,7 +323,9 @@ def agreement() -> dict:
         params = parted(spec, start(spec, 0).trained)
 
         def found(plain: bool):
-            loss = partial(batch_loss, spec.model, batch=batch, read=spec.task.read_positions, plain=plain)
+            loss = partial(
+                batch_loss, spec.model, batch=batch, read=spec.task.read_positions, plain=plain
+            )
             with jax.default_matmul_precision("highest"):
                 return jax.jit(jax.value_and_grad(loss))(params)
 

@@ -41,7 +41,10 @@ def about(found: dict) -> str:
 
 def rivals(found: dict) -> list[str]:
     """The table against the source's loop."""
-    lines = ["| who | samples/s | ratio | spread of the ratio | loss after 256,000 samples |", "|---|---|---|---|---|"]
+    lines = [
+        "| who | samples/s | ratio | spread of the ratio | loss after 256,000 samples |",
+        "|---|---|---|---|---|",
+    ]
     for norm, results in found["loop"].items():
         unit = median(results["source"])
         for name, each in results.items():
@@ -65,7 +68,10 @@ def birth(found: dict) -> list[str]:
         for name, what in (("ours", "seconds"), ("source", "seconds"), ("source", "drawing"))
     )
     ratios = [a / b for a, b in zip(source, ours, strict=True)]
-    middle = {name: statistics.median(x) for name, x in (("ours", ours), ("source", source), ("drawing", drawing))}
+    middle = {
+        name: statistics.median(x)
+        for name, x in (("ours", ours), ("source", source), ("drawing", drawing))
+    }
     low, high = min(reached["ours"]["loss"]), max(reached["ours"]["loss"])
     return [
         "| who | a step | ratio | spread of the ratio |", "|---|---|---|---|",
@@ -141,8 +147,18 @@ def picture(all_found: dict[str, dict]) -> None:
             if axis == "seeds":
                 n, _ = saturation(found["growth"][axis])
                 at = dict(found["growth"][axis])[n] * 1e6
-                side = {"xytext": (6, -14), "ha": "left"} if n < 64 else {"xytext": (-6, 8), "ha": "right"}
-                panel.annotate(f"busy from {n}", (n, at), textcoords="offset points", color=COLOURS[kind], **side)
+                side = (
+                    {"xytext": (6, -14), "ha": "left"}
+                    if n < 64
+                    else {"xytext": (-6, 8), "ha": "right"}
+                )
+                panel.annotate(
+                    f"busy from {n}",
+                    (n, at),
+                    textcoords="offset points",
+                    color=COLOURS[kind],
+                    **side,
+                )
         panel.set_xlabel(name)
         panel.set_ylabel("µs a step")
         panel.grid(alpha=0.25)

@@ -64,7 +64,9 @@ def train(steps: int, norm: bool, seed: int = 0) -> tuple[float, list[float]]:
     for step, (x, y) in enumerate(DataLoader(Permutations(steps * BATCH, seed), BATCH)):
         if step == warm:
             began = time.perf_counter()
-        loss = nn.functional.cross_entropy(model(x)[:, ::2].reshape(-1, V + 1), y[:, ::2].reshape(-1))
+        loss = nn.functional.cross_entropy(
+            model(x)[:, ::2].reshape(-1, V + 1), y[:, ::2].reshape(-1)
+        )
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

@@ -1,4 +1,4 @@
-"""The picture of the README: recall of every seed against the size of the model, from the published full-scale run."""
+"""The picture of the README: recall of every seed against model size, from the published run."""
 
 import json
 from pathlib import Path
@@ -17,20 +17,36 @@ SOURCE = {"d16h1": 0.0001, "d32h2": 1.0}  # "partial" for d32h1 has no figure
 def main() -> None:
     """Draw docs/recall.svg."""
     evidence = json.loads((HERE.parent / "results/full/remember.evidence.json").read_text())["R16"]
-    plt.rcParams |= {"svg.hashsalt": "mnemoscope", "font.size": 10, "svg.fonttype": "none", "font.family": "sans-serif"}
+    plt.rcParams |= {
+        "svg.hashsalt": "mnemoscope",
+        "font.size": 10,
+        "svg.fonttype": "none",
+        "font.family": "sans-serif",
+    }
     figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
     figure.patch.set_facecolor("white")
     rng = np.random.default_rng(0)
     for x, size in enumerate(SIZES):
         recall = np.array(evidence[f"recall repeat/{size}"])
-        axes.scatter(x + rng.uniform(-0.28, 0.28, len(recall)), recall, s=9, color="#0072B2", alpha=0.45, lw=0)
+        axes.scatter(
+            x + rng.uniform(-0.28, 0.28, len(recall)),
+            recall,
+            s=9,
+            color="#0072B2",
+            alpha=0.45,
+            lw=0,
+        )
         share = (recall >= 0.99).mean()
-        axes.text(x, 1.08, f"{share:.0%} of {len(recall)}", ha="center", va="bottom", color="#333333")
+        axes.text(
+            x, 1.08, f"{share:.0%} of {len(recall)}", ha="center", va="bottom", color="#333333"
+        )
         if size in SOURCE:
             axes.plot([x - 0.36, x + 0.36], [SOURCE[size]] * 2, color="#D55E00", lw=2.5, zorder=3)
     axes.plot([], [], color="#D55E00", lw=2.5, label="the source's figure")
     axes.scatter([], [], s=14, color="#0072B2", label="one seed of ours")
-    labels = [s.replace("d", "d=").replace("h1", "\none head").replace("h2", "\ntwo heads") for s in SIZES]
+    labels = [
+        s.replace("d", "d=").replace("h1", "\none head").replace("h2", "\ntwo heads") for s in SIZES
+    ]
     axes.set_xticks(range(len(SIZES)), labels)
     axes.set_ylim(-0.05, 1.05)
     axes.set_ylabel("recall of the first pair,\nheld-out mappings")

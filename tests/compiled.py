@@ -23,4 +23,6 @@ def world_of(task, seed=0):
 @partial(jax.jit, static_argnums=(0, 2, 3))
 def batch_of(task, world, n, seed=1):
     """So many sequences of a world."""
-    return jax.vmap(lambda key: task.sample(world, key=key))(jax.random.split(jax.random.key(seed), n))
+    return jax.vmap(lambda key: task.sample(world, key=key))(
+        jax.random.split(jax.random.key(seed), n)
+    )

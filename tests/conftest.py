@@ -32,7 +32,9 @@ from importlib.util import find_spec  # noqa: E402
 from jaxtyping import install_import_hook  # noqa: E402
 
 # must come before the first import of the package: every annotated function then checks its shapes
-if find_spec("beartype"):  # a machine with a GPU may have neither this nor Hypothesis, and tests/test_gpu.py needs none
+if find_spec(
+    "beartype"
+):  # a machine with a GPU may have neither this nor Hypothesis, and tests/test_gpu.py needs none
     install_import_hook("mnemoscope", "beartype.beartype")
 
 import jax  # noqa: E402
@@ -61,7 +63,9 @@ if find_spec("hypothesis"):
         database=DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".hypothesis" / "examples"),
     )  # fmt: skip
     # the same examples each time, so that a test fails for what was changed; `make test-long` looks for new ones
-    settings.register_profile("house", settings.get_profile("wide"), derandomize=True, database=None)
+    settings.register_profile(
+        "house", settings.get_profile("wide"), derandomize=True, database=None
+    )
     settings.load_profile("house")
 
 # the files that take longest go first, so that no worker is left with one of them at the end
@@ -83,12 +87,17 @@ AS_USERS_HAVE_IT = ("cluster", "golden", "identity", "profile", "resume", "seeds
 
 
 def pytest_addoption(parser):
-    parser.addoption("--optimize", action="store_true", help="compile every test's programs as users have them")
+    parser.addoption(
+        "--optimize", action="store_true", help="compile every test's programs as users have them"
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _less_work_for_the_compiler(request):
-    optimize = request.config.getoption("--optimize") or request.path.stem.removeprefix("test_") in AS_USERS_HAVE_IT
+    optimize = (
+        request.config.getoption("--optimize")
+        or request.path.stem.removeprefix("test_") in AS_USERS_HAVE_IT
+    )
     if jax.config.read("jax_disable_most_optimizations") == optimize:
         jax.clear_caches()
         programs._programs.clear()

@@ -20,10 +20,19 @@ def sample(key, table, n):
     subjects = table.shape[0]
     for_s, for_r, for_places, for_noise = jax.random.split(key, 4)
     s, r = (jax.random.randint(k, (n,), 0, subjects) for k in (for_s, for_r))
-    places = jax.vmap(lambda k: jax.random.permutation(k, LENGTH - 1)[:2])(jax.random.split(for_places, n))
+    places = jax.vmap(lambda k: jax.random.permutation(k, LENGTH - 1)[:2])(
+        jax.random.split(for_places, n)
+    )
     tokens = jax.random.randint(for_noise, (n, LENGTH), 2 * subjects, 4 * subjects)
     rows = jnp.arange(n)
-    tokens = tokens.at[rows, places[:, 0]].set(s).at[rows, places[:, 1]].set(subjects + r).at[:, -1].set(4 * subjects)
+    tokens = (
+        tokens.at[rows, places[:, 0]]
+        .set(s)
+        .at[rows, places[:, 1]]
+        .set(subjects + r)
+        .at[:, -1]
+        .set(4 * subjects)
+    )
     return tokens, table[s, r]
 
 
@@ -40,16 +49,24 @@ def logits(p, tokens):
 
 def best_accuracy(seed, subjects, heads, hidden, rate, steps=STEPS):
     """The largest share of right answers at any look of one seed's training."""
-    for_e, for_u, for_table, for_test, for_data, *others = jax.random.split(jax.random.key(seed), 11)
+    for_e, for_u, for_table, for_test, for_data, *others = jax.random.split(
+        jax.random.key(seed), 11
+    )
     drawn = {
         "E": ((4 * subjects + 1, D), D), "U": ((ANSWERS * subjects, D), D), "Q": ((heads, D, D_HEAD), D_HEAD),
         "K": ((heads, D, D_HEAD), D_HEAD), "V": ((heads, D, D_HEAD), D_HEAD), "O": ((heads * D_HEAD, D), D),
         "in": ((D, hidden), D), "out": ((hidden, D), hidden),
     }  # fmt: skip
     keys = [for_e, for_u, *others]
-    p = {name: jax.random.normal(k, shape) / n**0.5 for k, (name, (shape, n)) in zip(keys, drawn.items(), strict=True)}
+    p = {
+        name: jax.random.normal(k, shape) / n**0.5
+        for k, (name, (shape, n)) in zip(keys, drawn.items(), strict=True)
+    }
     frozen, p = {name: p.pop(name) for name in "EU"}, p | {"bias": jnp.zeros(hidden)}
-    table = jax.random.randint(for_table, (subjects, subjects), 0, ANSWERS) + ANSWERS * jnp.arange(subjects)[None]
+    table = (
+        jax.random.randint(for_table, (subjects, subjects), 0, ANSWERS)
+        + ANSWERS * jnp.arange(subjects)[None]
+    )
     asked, answers = sample(for_test, table, 1024)
     optimiser = optax.adam(rate)
 
@@ -77,6 +94,10 @@ if __name__ == "__main__":
         sys.exit("usage: python tests/facts_plain.py SUBJECTS HEADS HIDDEN RATE")
     subjects, heads, hidden, rate = *map(int, sys.argv[1:4]), float(sys.argv[4])
     found = np.asarray(
-        jax.jit(jax.vmap(lambda seed: best_accuracy(seed, subjects, heads, hidden, rate)))(np.arange(900, 908))
+        jax.jit(jax.vmap(lambda seed: best_accuracy(seed, subjects, heads, hidden, rate)))(
+            np.arange(900, 908)
+        )
     )
-    print(f"mean {found.mean():.3f}, {(found >= 0.99).sum()} of {len(found)} at 99%: {found.round(3)}")
+    print(
+        f"mean {found.mean():.3f}, {(found >= 0.99).sum()} of {len(found)} at 99%: {found.round(3)}"
+    )

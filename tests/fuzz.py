@@ -111,7 +111,13 @@ def written(text: str) -> str:
 def spots(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The way to every value inside a document, and to the document itself."""
     yield path
-    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, inner in (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    ):
         yield from spots(inner, (*path, key))
 
 
@@ -132,7 +138,10 @@ def bent(draw: Any, documents: dict[str, Any]) -> tuple[str, str]:
     document = deepcopy(documents[name])
     for _ in range(draw(st.integers(1, 3))):
         spot = draw(st.sampled_from(list(spots(document))))
-        kind, value = draw(st.sampled_from(("put", "put", "put", "drop", "add", "rename", "again"))), draw(VALUES)
+        kind, value = (
+            draw(st.sampled_from(("put", "put", "put", "drop", "add", "rename", "again"))),
+            draw(VALUES),
+        )
 
         def change(inner: Any, key: Any, kind: str = kind, value: Any = value) -> None:
             if kind == "put":
@@ -203,7 +212,13 @@ class Watch:
         """Python's audit hook; it cannot be taken off, so it looks away when no door is tried."""
         if self.room is None:
             return
-        if event in ("pickle.find_class", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"):
+        if event in (
+            "pickle.find_class",
+            "subprocess.Popen",
+            "os.system",
+            "os.exec",
+            "os.posix_spawn",
+        ):
             self.seen.append(f"{event} {args[:2]}")
         paths = args[:2] if event in ("os.rename", "os.link", "os.symlink") else args[:1]
         if event == "open" and args:
@@ -225,7 +240,9 @@ class Watch:
             if not isinstance(path, str | bytes | os.PathLike):
                 continue
             place = os.path.realpath(os.fsdecode(path))
-            inside = Path(place).is_relative_to(self.room) or Path(place).is_relative_to(local.compiled().resolve())
+            inside = Path(place).is_relative_to(self.room) or Path(place).is_relative_to(
+                local.compiled().resolve()
+            )
             secret = place.startswith((str(self.room.parent / "outside"), "/etc/passwd"))
             if secret or (writes and not inside and not place.startswith("/dev/")):
                 self.seen.append(f"{event} {place}")
@@ -255,7 +272,11 @@ def plain(page: str) -> None:
 # What is mutated: small, whole and good of its kind.
 
 SPEC = Spec(
-    task=Permutation(n_symbols=2), model=ModelConfig(d_model=4, n_heads=1, d_mlp=0), steps=4, batch=4, snapshots=3
+    task=Permutation(n_symbols=2),
+    model=ModelConfig(d_model=4, n_heads=1, d_mlp=0),
+    steps=4,
+    batch=4,
+    snapshots=3,
 )
 CORPUS = Corpus(name="x", characters="ab", counts=((0, 1, 2), (1, 0, 2)))
 LLAMA = {
@@ -271,9 +292,19 @@ TOKENIZER = {
 @cache
 def configurations() -> dict[str, tuple[type[Strict], Any]]:
     """Every kind of configuration, as JSON."""
-    tasks = (Permutation(), Cycle(), Bigrams(corpus=CORPUS, n_triggers=1), Facts(), Hops(schedule=((0, (1, 1, 1)),)))
+    tasks = (
+        Permutation(),
+        Cycle(),
+        Bigrams(corpus=CORPUS, n_triggers=1),
+        Facts(),
+        Hops(schedule=((0, (1, 1, 1)),)),
+    )
     wide = ModelConfig(
-        frozen=("*.W_E",), constant=(("*.W_Q", 0.5),), scaled=(("*.W_V", 2.0),), mlp_layers=(0,), head_dim=4
+        frozen=("*.W_E",),
+        constant=(("*.W_Q", 0.5),),
+        scaled=(("*.W_V", 2.0),),
+        mlp_layers=(0,),
+        head_dim=4,
     )
     release = {"release": [["*.W_Q", 2]], "watch": "bigrams", "looks": 4}
     found: dict[str, tuple[type[Strict], Any]] = {}
@@ -281,11 +312,29 @@ def configurations() -> dict[str, tuple[type[Strict], Any]]:
         found[f"Spec {task.kind}"] = Spec, json.loads(Spec(task=task).model_dump_json()) | release  # type: ignore[attr-defined]
     square = ModelConfig(identity=("*.W_Q",), d_model=4, n_heads=1)
     finding = Finding(
-        verdict="partly", value=1.0, interval=(0.0, 2.0), seeds=8, failed_seeds=0, sentence="so", by_seed={"a": (1.0,)}
+        verdict="partly",
+        value=1.0,
+        interval=(0.0, 2.0),
+        seeds=8,
+        failed_seeds=0,
+        sentence="so",
+        by_seed={"a": (1.0,)},
     )
-    more = (wide, square, Adam(warmup=2, clip=1.0), SGD(), CORPUS, Cell(), Panel(series=("a",), axis="b"), finding)
+    more = (
+        wide,
+        square,
+        Adam(warmup=2, clip=1.0),
+        SGD(),
+        CORPUS,
+        Cell(),
+        Panel(series=("a",), axis="b"),
+        finding,
+    )
     for each in more:
-        found[f"{type(each).__name__} {len(found)}"] = type(each), json.loads(each.model_dump_json())
+        found[f"{type(each).__name__} {len(found)}"] = (
+            type(each),
+            json.loads(each.model_dump_json()),
+        )
     found["Llama"] = LanguageConfig, LanguageConfig(
         kind="llama", n_layers=1, d_model=8, n_heads=2, n_kv_heads=1, d_head=4, d_mlp=8, d_vocab=9, n_ctx=8, rotary_dims=4,
         rotary_base=100.0, norm_eps=1e-5, tied=False).model_dump(mode="json")  # fmt: skip
@@ -300,9 +349,14 @@ def papers() -> dict[str, Any]:
         for part in ("", ".evidence", ".pictures"):
             body = json.loads((results.published() / "full" / f"{study}{part}.json").read_text())
             if not part:
-                drawn = json.loads((results.published() / "full" / f"{study}.pictures.json").read_text())
+                drawn = json.loads(
+                    (results.published() / "full" / f"{study}.pictures.json").read_text()
+                )
                 keep = [claim["id"] for claim in body["claims"] if claim["id"] in drawn][:2]
-                body |= {"scale": "quick", "claims": [claim for claim in body["claims"] if claim["id"] in keep]}
+                body |= {
+                    "scale": "quick",
+                    "claims": [claim for claim in body["claims"] if claim["id"] in keep],
+                }
             else:
                 body = {name: each for name, each in body.items() if name in keep}
             found[f"{study}{part}.json"] = _short(body)
@@ -313,7 +367,8 @@ def _short(body: Any) -> Any:
     """The same with at most six of anything in a list, and of any series."""
     if isinstance(body, dict):
         return {
-            name: _short(each) for name, each in list(body.items())[: None if "id" in body or "study" in body else 6]
+            name: _short(each)
+            for name, each in list(body.items())[: None if "id" in body or "study" in body else 6]
         }
     return [_short(each) for each in body[:6]] if isinstance(body, list) else body
 
@@ -326,7 +381,9 @@ def good() -> dict[str, bytes]:
         kept = Store(home / "store")
         local.obtain(kept, SPEC, range(2))
         local.obtain(
-            kept, Spec(task=Cycle(), model=ModelConfig(d_model=2, n_heads=1, d_mlp=0), steps=2, batch=2), range(1)
+            kept,
+            Spec(task=Cycle(), model=ModelConfig(d_model=2, n_heads=1, d_mlp=0), steps=2, batch=2),
+            range(1),
         )
         kept.keep_finding("a key", {"value": 0.25})
         for name, body in papers().items():
@@ -335,7 +392,11 @@ def good() -> dict[str, bytes]:
         kept.db.execute("PRAGMA journal_mode=DELETE")
         kept.db.close()
         _language(home / "language")
-        return {path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*") if path.is_file()}
+        return {
+            path.relative_to(home).as_posix(): path.read_bytes()
+            for path in home.rglob("*")
+            if path.is_file()
+        }
 
 
 def _language(home: Path) -> None:
@@ -368,17 +429,27 @@ def config_door(given: tuple[str, str], room: Path) -> bool:
     name, text = given
     kind, text = configurations()[name][0], written(text)
     found = kind.model_validate_json(text)
-    must(kind.model_validate_json(found.canonical_json()) == found, "it does not come back the same")
+    must(
+        kind.model_validate_json(found.canonical_json()) == found, "it does not come back the same"
+    )
     must(len(found.digest()) == 16, "it has no digest")
     if isinstance(found, Spec):
         must(
             found.snapshot_steps()[-1] == found.steps and found.look_steps()[-1] == found.steps,
             "its steps end elsewhere",
         )
-        must(min(found.task.d_vocab, found.task.n_ctx, found.task.d_vocab_out) > 0, "its task has no size")
+        must(
+            min(found.task.d_vocab, found.task.n_ctx, found.task.d_vocab_out) > 0,
+            "its task has no size",
+        )
         if not found.model.tied:
-            shapes = parameter_shapes(found.model, found.task.d_vocab, found.task.n_ctx, found.task.d_vocab_out)
-            must(all(size > 0 for shape in shapes.values() for size in shape), "a parameter has no size")
+            shapes = parameter_shapes(
+                found.model, found.task.d_vocab, found.task.n_ctx, found.task.d_vocab_out
+            )
+            must(
+                all(size > 0 for shape in shapes.values() for size in shape),
+                "a parameter has no size",
+            )
         found.optimiser.transformation(found.steps)
     return True
 
@@ -388,7 +459,8 @@ def python_door(given: tuple[str, str], room: Path) -> bool:
     name, text = given
     try:
         fields = json.loads(
-            text, object_hook=lambda body: {k: deep(500) if v == "deep" else v for k, v in body.items()}
+            text,
+            object_hook=lambda body: {k: deep(500) if v == "deep" else v for k, v in body.items()},
         )
     except ValueError:
         return False
@@ -431,7 +503,9 @@ def asked(*args: str) -> bool:
 def cli_door(given: list[str], room: Path) -> bool:
     """Arguments of the command line, beside a good store; what would train is stopped at the door of the engine."""
     lay_out(room, "store")
-    return asked(*[arg.replace("@STORE", str(room / "store")).replace("@ROOM", str(room)) for arg in given])
+    return asked(
+        *[arg.replace("@STORE", str(room / "store")).replace("@ROOM", str(room)) for arg in given]
+    )
 
 
 def store_of(room: Path) -> Iterator[bool]:
@@ -509,7 +583,9 @@ def rows_door(given: tuple[str, int, dict[str, Any], bool, bool], room: Path) ->
     if sealed and table == "runs" and "spec_json" in values and "spec" not in values:
         try:
             row[0] = Spec.model_validate_json(row[3]).digest()
-            row[4] = f"runs/{row[0]}/{row[1]}-{row[2]}.safetensors" if "file" not in values else row[4]
+            row[4] = (
+                f"runs/{row[0]}/{row[1]}-{row[2]}.safetensors" if "file" not in values else row[4]
+            )
         except (ValueError, TypeError):
             pass
     try:
@@ -517,7 +593,9 @@ def rows_door(given: tuple[str, int, dict[str, Any], bool, bool], room: Path) ->
             row[-1] = seal_of(row[:-1])
         if typed:  # a file whose tables claim to be strict and are not
             db.execute("PRAGMA writable_schema=ON")
-            db.execute("UPDATE sqlite_master SET sql = replace(replace(sql, 'STRICT', ''), 'NOT NULL', '')")
+            db.execute(
+                "UPDATE sqlite_master SET sql = replace(replace(sql, 'STRICT', ''), 'NOT NULL', '')"
+            )
             db.commit()
             db.close()
             db = sqlite3.connect(folder / "index.sqlite3")
@@ -560,10 +638,17 @@ def prompt_door(given: tuple[str, Any], room: Path) -> bool:
         tokens = _models()[2].encode(prompt)
         must(_models()[2].decode(tokens) == prompt, "the text does not come back")
     else:
-        task = {"bigrams": Bigrams(), "cycle": Cycle(), "permutation": Permutation(), "facts": Facts()}[kind]
+        task = {
+            "bigrams": Bigrams(),
+            "cycle": Cycle(),
+            "permutation": Permutation(),
+            "facts": Facts(),
+        }[kind]
         names = task.token_names
         tokens = tokens_of(names, task.n_ctx, prompt)
-        must(1 <= len(tokens) <= task.n_ctx and all(0 <= t < len(names) for t in tokens), "no prompt")
+        must(
+            1 <= len(tokens) <= task.n_ctx and all(0 <= t < len(names) for t in tokens), "no prompt"
+        )
         must("".join(names[t] for t in tokens) == "".join(prompt.split()), "another prompt")
     return True
 
@@ -634,7 +719,10 @@ def language_door(given: tuple[str, Any], room: Path) -> bool:
     if name == "tokenizer.json":
         found = read_tokenizer(folder)
         must(all(isinstance(token, str) for token in found.vocabulary), "a token is no text")
-        must(all(isinstance(part, str) for pair in found.merges for part in pair), "a merge is no text")
+        must(
+            all(isinstance(part, str) for pair in found.merges for part in pair),
+            "a merge is no text",
+        )
         return True
     model = read_model(path if name == "model.gguf" else folder)
     must({n: x.shape for n, x in model.params.items()} == model.config.shapes(), "other shapes")
@@ -668,7 +756,10 @@ def ledger_door(given: tuple[str, str], room: Path) -> bool:
     study = name.split(".")[0]
     claim = papers()[f"{study}.json"]["claims"][0]["id"]
     here = {study: STUDIES[study]}
-    with patch("mnemoscope.report.site.STUDIES", here), patch("mnemoscope.studies.discover.STUDIES", here):
+    with (
+        patch("mnemoscope.report.site.STUDIES", here),
+        patch("mnemoscope.studies.discover.STUDIES", here),
+    ):
         done = [
             asked(*args, "--store", str(folder))
             for args in (("list",), ("ledger", study), ("ledger", study, "--json"), ("show", claim),
@@ -704,7 +795,9 @@ scale seeds claims corpus model store json delete prompt run seed snapshot forma
 samples optimiser norm learned trace open x repair
 """
 OPTIONS = [f"--{name}" for name in NAMES.split()]
-NO_ZERO = st.text(st.characters(blacklist_characters="\x00"), max_size=12)  # no program can be given a zero byte
+NO_ZERO = st.text(
+    st.characters(blacklist_characters="\x00"), max_size=12
+)  # no program can be given a zero byte
 
 
 @st.composite
@@ -712,7 +805,9 @@ def arguments(draw: Any) -> list[str]:
     """A command with arguments of its own and of others', good and bad, that keeps out of the way of other folders."""
     command = draw(st.sampled_from([*cli.COMMANDS, draw(NO_ZERO)]))
     word = st.one_of(
-        st.sampled_from(WORDS), st.sampled_from([t for t in TEXTS if "\x00" not in t and "/" not in t]), NO_ZERO
+        st.sampled_from(WORDS),
+        st.sampled_from([t for t in TEXTS if "\x00" not in t and "/" not in t]),
+        NO_ZERO,
     )
     parts = [draw(word) for _ in range(draw(st.integers(0, 1)))]
     for _ in range(draw(st.integers(0, 4))):
@@ -729,14 +824,24 @@ CELLS = st.one_of(
 @st.composite
 def cells(draw: Any) -> tuple[str, int, dict[str, Any], bool, bool]:
     """Other values for a row of the index."""
-    fields = {"runs": RunRow._fields[:-1], "findings": ("key", "body"), "files": ("name", "sha256", "before")}
+    fields = {
+        "runs": RunRow._fields[:-1],
+        "findings": ("key", "body"),
+        "files": ("name", "sha256", "before"),
+    }
     table = draw(st.sampled_from(("runs", "runs", "runs", "findings", "files")))
     specs = bent({"s": json.loads(SPEC.canonical_json())})
     values = {}
     for name in draw(st.lists(st.sampled_from(fields[table]), min_size=1, max_size=3, unique=True)):
         spec = name == "spec_json" and draw(st.booleans())
         values[name] = draw(specs)[1] if spec else draw(CELLS)
-    return table, draw(st.integers(0, 9)), values, draw(st.integers(0, 3)) > 0, draw(st.integers(0, 2)) == 0
+    return (
+        table,
+        draw(st.integers(0, 9)),
+        values,
+        draw(st.integers(0, 3)) > 0,
+        draw(st.integers(0, 2)) == 0,
+    )
 
 
 SQL = st.lists(
@@ -831,7 +936,10 @@ def one_line(error: UserError) -> None:
     """A refusal is one line, not without an end, and can be written down."""
     text = str(error)
     must(bool(text.strip()), "the refusal says nothing")
-    must(len(text.splitlines()) == 1 and "\x1b" not in text, f"the refusal is no line: {text[:300]!r}")
+    must(
+        len(text.splitlines()) == 1 and "\x1b" not in text,
+        f"the refusal is no line: {text[:300]!r}",
+    )
     must(len(text) <= LONGEST, f"the refusal has {len(text)} characters")
 
 
@@ -844,11 +952,18 @@ def calm() -> Iterator[None]:
 
     def judged(*_: Any) -> Finding:
         return Finding(
-            verdict="undecided", value=None, interval=None, seeds=0, failed_seeds=0, sentence="not judged here"
+            verdict="undecided",
+            value=None,
+            interval=None,
+            seeds=0,
+            failed_seeds=0,
+            sentence="not judged here",
         )
 
     with TemporaryDirectory() as empty, warnings.catch_warnings(), ExitStack() as stack:
-        stack.enter_context(patch.dict(os.environ, {"MNEMOSCOPE_LANGUAGE_MODEL": f"{empty}/none", "COLUMNS": "160"}))
+        stack.enter_context(
+            patch.dict(os.environ, {"MNEMOSCOPE_LANGUAGE_MODEL": f"{empty}/none", "COLUMNS": "160"})
+        )
         for name, instead in {
             "execution.local.fit": trains, "execution.local.programs": MagicMock(), "training.profile.profile": trains,
             "studies.evidence.Evidence.finding": judged, "studies.evidence.Evidence.run": MagicMock(),
@@ -889,14 +1004,22 @@ def knock(name: str, given: Any) -> tuple[str, str]:
                 type(error).__name__ == "TypeCheckError"
             ):  # the tests check every type that is written down, and refuse first
                 return "refused", "of another type"
-            frames = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)]
-            verdict, why = "offence", f"{type(error).__name__}: {str(error)[:200]} at {' '.join(frames[-6:])}"
+            frames = [
+                f"{Path(f.filename).name}:{f.lineno}"
+                for f in traceback.extract_tb(error.__traceback__)
+            ]
+            verdict, why = (
+                "offence",
+                f"{type(error).__name__}: {str(error)[:200]} at {' '.join(frames[-6:])}",
+            )
         finally:
             signal.alarm(0)
             WATCH.room = None
             signal.signal(signal.SIGALRM, before)
             os.chdir(here)
-        sings = [p.name for p in outside.iterdir()] == ["canary"] and (outside / "canary").read_text() == "sings"
+        sings = [p.name for p in outside.iterdir()] == ["canary"] and (
+            outside / "canary"
+        ).read_text() == "sings"
         touched = [*WATCH.seen, *([] if sings else ["the canary is gone"])]
         return ("offence", f"outside: {touched[:3]}") if touched else (verdict, why)
 
@@ -912,7 +1035,11 @@ class Tally(NamedTuple):
 
 def fuzz(name: str, inputs: int, seed: int | None = None) -> Tally:
     """So many inputs at one door; without a seed they are the same each time."""
-    good(), _models(), claim_figures("R1", (), {}, Pictures())  # what makes files of its own, once, makes them now
+    (
+        good(),
+        _models(),
+        claim_figures("R1", (), {}, Pictures()),
+    )  # what makes files of its own, once, makes them now
     counts, offences = {"accepted": 0, "refused": 0, "offence": 0}, []
 
     @settings(max_examples=inputs, deadline=None, database=None, derandomize=seed is None, phases=[Phase.generate],

@@ -85,7 +85,9 @@ CASES: dict[str, Spec] = {
 }  # fmt: skip
 
 # what is only drawn from
-TASKS = {name.split(",")[0] + f" {n}": spec.task for n, (name, spec) in enumerate(CASES.items())} | {
+TASKS = {
+    name.split(",")[0] + f" {n}": spec.task for n, (name, spec) in enumerate(CASES.items())
+} | {
     "bigrams, noise": Bigrams(length=16, noise=0.3),
     "facts, even": Facts(subjects=6, relations=3, per_relation=2, length=8, answers="even"),
 }

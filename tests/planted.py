@@ -53,7 +53,9 @@ def _looks(spec: Spec, seeds: int, value: Any) -> np.ndarray:
     if rows.shape[:2] == (seeds, looks):
         return rows
     if rows.shape[:1] != (looks,):
-        raise ValueError(f"planted curves need {looks} looks, after an axis of {seeds} seeds or none, got {rows.shape}")
+        raise ValueError(
+            f"planted curves need {looks} looks, after an axis of {seeds} seeds or none, got {rows.shape}"
+        )
     return np.broadcast_to(rows, (seeds, *rows.shape))
 
 
@@ -64,7 +66,10 @@ def _snapshots(spec: Spec, seeds: int, params: Any) -> dict[str, np.ndarray]:
     models = params if isinstance(params, list) else [params] * seeds
     if len(models) != seeds:
         raise ValueError(f"planted models need one for each of {seeds} seeds, got {len(models)}")
-    stacked = {name: np.stack([np.asarray(model[name], np.float32) for model in models]) for name in models[0]}
+    stacked = {
+        name: np.stack([np.asarray(model[name], np.float32) for model in models])
+        for name in models[0]
+    }
     snaps = len(spec.snapshot_steps())
     return {name: np.repeat(x[:, None], snaps, axis=1) for name, x in stacked.items()}
 
@@ -79,16 +84,26 @@ def silent(spec: Spec) -> dict[str, np.ndarray]:
 def untrained(spec: Spec, seed: int = 0) -> dict[str, Any]:
     """The weights of a model as it is drawn."""
     task = spec.task
-    return dict(init(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out, key=jax.random.key(seed)))
+    return dict(
+        init(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out, key=jax.random.key(seed))
+    )
 
 
-Measured = Mapping[tuple[str, Callable[..., Any]], Any]  # what a probe read in every seed of a setting
+Measured = Mapping[
+    tuple[str, Callable[..., Any]], Any
+]  # what a probe read in every seed of a setting
 
 
 class PlantedEvidence(Evidence):
     """Evidence over planted runs; what `measured` has of a setting and a probe is not measured again."""
 
-    def __init__(self, scale: Any, settings: Mapping[str, Setting], runs: Mapping[str, Run], measured: Measured):
+    def __init__(
+        self,
+        scale: Any,
+        settings: Mapping[str, Setting],
+        runs: Mapping[str, Run],
+        measured: Measured,
+    ):
         def obtain(name: str) -> Run:
             return runs[name] if name in runs else pytest.fail(f"{name} would have been trained")
 

@@ -30,7 +30,9 @@ def test_the_corpus_is_the_one_the_source_used():
     np.testing.assert_allclose(corpus.bigrams.sum(axis=1), 1)
     np.testing.assert_allclose(corpus.unigrams.sum(), 1)
     assert [Bigrams().text.characters[i] for i in Bigrams().fixed_triggers] == list(" etoa")
-    assert [Bigrams().text.characters[i] for i in Bigrams(n_triggers=2, skip=1).fixed_triggers] == list("et")
+    assert [
+        Bigrams().text.characters[i] for i in Bigrams(n_triggers=2, skip=1).fixed_triggers
+    ] == list("et")
 
 
 def test_alias_tables_give_back_the_bigrams():
@@ -40,7 +42,9 @@ def test_alias_tables_give_back_the_bigrams():
     for row, column in itertools.product(range(n), range(n)):
         again[row, column] += shares[row, column] / 2**32 / n
         again[row, others[row, column]] += (1 - shares[row, column] / 2**32) / n
-    np.testing.assert_allclose(again, np.array(COUNTS) / np.sum(COUNTS, axis=1, keepdims=True), atol=1e-9)
+    np.testing.assert_allclose(
+        again, np.array(COUNTS) / np.sum(COUNTS, axis=1, keepdims=True), atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("triggers", ["fixed", "random"])
@@ -97,7 +101,11 @@ def brute_force(task, tokens):
     n, corpus = task.d_vocab, task.text
     prior = np.full((n, n), 1 / n) if task.outputs == "uniform" else corpus.bigrams
     total = np.zeros(n)
-    orders = [task.fixed_triggers] if task.triggers == "fixed" else itertools.permutations(range(n), task.n_triggers)
+    orders = (
+        [task.fixed_triggers]
+        if task.triggers == "fixed"
+        else itertools.permutations(range(n), task.n_triggers)
+    )
     for order in orders:
         chance, left = 1.0, 1.0
         if task.triggers == "random":
@@ -117,7 +125,14 @@ def brute_force(task, tokens):
 @pytest.mark.parametrize("outputs", ["uniform", "bigram"])
 @pytest.mark.parametrize("n_triggers", [0, 1, 2])
 def test_the_reader_is_exact(triggers, outputs, n_triggers):
-    task = Bigrams(corpus=SMALL, n_triggers=n_triggers, triggers=triggers, outputs=outputs, length=7, loss="all")
+    task = Bigrams(
+        corpus=SMALL,
+        n_triggers=n_triggers,
+        triggers=triggers,
+        outputs=outputs,
+        length=7,
+        loss="all",
+    )
     for row in drawn(task, 4, seed=1)[0].tolist():
         found = task.posterior(np.array(row))
         for i in range(len(row)):

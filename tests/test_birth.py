@@ -37,7 +37,13 @@ from mnemoscope.studies.library.birth.curves import MEMORIES
 from mnemoscope.studies.library.birth.order import SHOWN
 from mnemoscope.studies.library.birth.sample import answers
 from mnemoscope.tasks import Bigrams, Permutation, read_corpus
-from mnemoscope.theory.gradients import Sampled, Steps, output_gradient, sampled_gradient, three_steps
+from mnemoscope.theory.gradients import (
+    Sampled,
+    Steps,
+    output_gradient,
+    sampled_gradient,
+    three_steps,
+)
 from mnemoscope.theory.induction import induction_weights
 from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import watch_of
@@ -50,9 +56,14 @@ STEPS = 100
 def tiny(spec: Spec) -> Spec:
     """The same setting, small enough for a test."""
     small = {"d_model": 8, "d_mlp": 8 if spec.model.d_mlp else 0}
-    update = {"model": spec.model.model_copy(update=small), "task": spec.task.model_copy(update={"length": 12})}
+    update = {
+        "model": spec.model.model_copy(update=small),
+        "task": spec.task.model_copy(update={"length": 12}),
+    }
     release = tuple((name, 4) for name, _ in spec.release)
-    return spec.model_copy(update={**update, "steps": 10, "batch": 4, "looks": 5, "snapshots": 2, "release": release})
+    return spec.model_copy(
+        update={**update, "steps": 10, "batch": 4, "looks": 5, "snapshots": 2, "release": release}
+    )
 
 
 def ramp(at: float, low: float = 0.0, high: float = 1.0) -> np.ndarray:
@@ -68,7 +79,8 @@ def shown(curves: dict[str, dict[str, np.ndarray]]) -> Evidence:
         spec = settings("full")[name].spec
         release = tuple((n, 30) for n, _ in spec.release)
         runs[name] = planted(
-            spec.model_copy(update={"steps": STEPS, "looks": STEPS, "release": release}), observed=series
+            spec.model_copy(update={"steps": STEPS, "looks": STEPS, "release": release}),
+            observed=series,
         )
     return evidence_of(runs)
 
@@ -91,16 +103,26 @@ def memories(output, second, first, late=500.0):
 
 def test_levels():
     steps = np.array([0, 10, 20, 30, 40])
-    curves = np.array([[0, 0.6, 0.1, 0.4, 0.8], [1, 1, 1, 1, 1], [0, 0.1, 0.2, 0.3, 0.4], [0, 0.25, 0.75, 0.75, 0.75]])
+    curves = np.array(
+        [
+            [0, 0.6, 0.1, 0.4, 0.8],
+            [1, 1, 1, 1, 1],
+            [0, 0.1, 0.2, 0.3, 0.4],
+            [0, 0.25, 0.75, 0.75, 0.75],
+        ]
+    )
     # the first is lucky at 10 only, and comes to stay between 30 and 40; the last crosses half-way between 10 and 20
-    np.testing.assert_allclose(first_reach(steps, curves, 0.5), [30 + 10 * 0.1 / 0.4, 0, np.inf, 15])
+    np.testing.assert_allclose(
+        first_reach(steps, curves, 0.5), [30 + 10 * 0.1 / 0.4, 0, np.inf, 15]
+    )
     np.testing.assert_allclose(first_fall(steps, -curves, -0.5), first_reach(steps, curves, 0.5))
     np.testing.assert_allclose(first_reach(steps, curves[2:3], np.array([0.05])), [5])
     assert above_chance(np.array([0.2, 0.4, 0.6, 1.0], np.float32), 5).tolist() == [0, 0.25, 0.5, 1]
 
 
 @pytest.mark.parametrize(
-    ("times", "expected"), [((20, 40, 60), "reproduced"), ((20, 60, 40), "partly"), ((40, 20, 60), "refuted")]
+    ("times", "expected"),
+    [((20, 40, 60), "reproduced"), ((20, 60, 40), "partly"), ((40, 20, 60), "refuted")],
 )
 def test_the_order_of_memories(times, expected):
     assert verdict("B5", {ALL: memories(*times)}) == expected
@@ -114,8 +136,15 @@ def test_what_freezing_shows():
     }  # fmt: skip
     assert verdict("B6", good) == "reproduced"
     assert verdict("B6", good | {NO_OUTPUT: memories(50, 10, 70)}) == "partly"
-    assert verdict("B6", good | {ONLY_OUTPUT: memories(10, never, never) | {"right": ramp(10)}}) == "partly"
-    bad = {NO_OUTPUT: memories(50, 10, 70), ONLY_OUTPUT: memories(90, never, never), NO_SECOND: memories(10, never, 5)}
+    assert (
+        verdict("B6", good | {ONLY_OUTPUT: memories(10, never, never) | {"right": ramp(10)}})
+        == "partly"
+    )
+    bad = {
+        NO_OUTPUT: memories(50, 10, 70),
+        ONLY_OUTPUT: memories(90, never, never),
+        NO_SECOND: memories(10, never, 5),
+    }
     assert verdict("B6", good | bad | {NO_FIRST: memories(10, 60, never)}) == "refuted"
 
 
@@ -125,10 +154,14 @@ def test_early_positions(late, expected):
 
 
 @pytest.mark.parametrize(
-    ("stages", "expected"), [((60, 80), "reproduced"), ((40, 80), "refuted"), ((500, 500), "reproduced")]
+    ("stages", "expected"),
+    [((60, 80), "reproduced"), ((40, 80), "refuted"), ((500, 500), "reproduced")],
 )
 def test_stages(stages, expected):
-    curves = {name: {"right": ramp(at)} for name, at in zip((ALL, SHORT, LONG), (50, *stages), strict=True)}
+    curves = {
+        name: {"right": ramp(at)}
+        for name, at in zip((ALL, SHORT, LONG), (50, *stages), strict=True)
+    }
     assert verdict("B8", curves) == expected
     assert verdict("B8", curves | {ALL: {"right": ramp(500)}}) == "undecided"
 
@@ -145,10 +178,13 @@ def test_global_and_in_context(times, expected):
 
 
 @pytest.mark.parametrize(
-    ("times", "expected"), [((20, 50, 70), "reproduced"), ((20, 50, 50), "partly"), ((50, 50, 50), "refuted")]
+    ("times", "expected"),
+    [((20, 50, 70), "reproduced"), ((20, 50, 50), "partly"), ((50, 50, 50), "refuted")],
 )
 def test_kinds_of_triggers(times, expected):
-    curves = {name: {"right": ramp(at)} for name, at in zip((ALL, RARE, RANDOM), times, strict=True)}
+    curves = {
+        name: {"right": ramp(at)} for name, at in zip((ALL, RARE, RANDOM), times, strict=True)
+    }
     assert verdict("B10", curves) == expected
 
 
@@ -158,7 +194,10 @@ def test_late_competition():
     for output, divergence, expected in (
         (falls, grows, "reproduced"), (stays, grows, "partly"), (falls, settles, "partly"), (stays, settles, "refuted"),
     ):  # fmt: skip
-        assert verdict("B12", {GLOBAL: {"output memory": output, "bigram memory": divergence}}) == expected
+        assert (
+            verdict("B12", {GLOBAL: {"output memory": output, "bigram memory": divergence}})
+            == expected
+        )
 
 
 # planted models -----------------------------------------------------------------------------------------------------------
@@ -243,7 +282,9 @@ def test_answering_to_any_token(written, full, quick, induction):
     assert judged("B3", seeds_like(rows, induction)).verdict == full
     assert judged("B3", seeds_like(rows, induction, "quick")).verdict == quick
     fixed = induction[ALL, heads.attention]
-    assert fixed["induction at others"][WRITTEN] < 0.3 < 0.7 < fixed["induction"][WRITTEN], "it knows its triggers only"
+    assert fixed["induction at others"][WRITTEN] < 0.3 < 0.7 < fixed["induction"][WRITTEN], (
+        "it knows its triggers only"
+    )
 
 
 def test_outputs_that_generalise_in_written_and_silent_models(induction):
@@ -252,7 +293,10 @@ def test_outputs_that_generalise_in_written_and_silent_models(induction):
     for right in induction[ALL, data.crossed].values():
         assert right[WRITTEN] > 0.6
         assert right[SILENT] < 0.1
-    for uniform, bigram, expected in ((WRITTEN, SILENT, "reproduced"), (SILENT, WRITTEN, "refuted")):
+    for uniform, bigram, expected in (
+        (WRITTEN, SILENT, "reproduced"),
+        (SILENT, WRITTEN, "refuted"),
+    ):
         evidence = seeds_like({ALL: [uniform] * SEEDS, BIGRAM: [bigram] * SEEDS}, found)
         assert judged("B11", evidence).verdict == expected
 
@@ -270,7 +314,10 @@ def test_outputs_that_generalise(trained_uniform, trained_bigram, expected):
     def answered(uniform, bigram):
         return {"uniform": np.full(SEEDS, uniform), "bigram": np.full(SEEDS, bigram)}
 
-    measured = {(ALL, data.crossed): answered(*trained_uniform), (BIGRAM, data.crossed): answered(*trained_bigram)}
+    measured = {
+        (ALL, data.crossed): answered(*trained_uniform),
+        (BIGRAM, data.crossed): answered(*trained_bigram),
+    }
     outcome = judged("B11", evidence_of(measured=measured, settings=settings("full")))
     assert outcome.verdict == expected
     assert outcome.value == pytest.approx(trained_uniform[1] - trained_bigram[0])
@@ -280,7 +327,11 @@ def test_outputs_that_generalise(trained_uniform, trained_bigram, expected):
     ("one", "two", "expected"),
     [
         ([0.55] * 10, [0.95] * 9 + [0.5], "reproduced"),
-        ([0.55] * 10, [0.95] * 8 + [0.5] * 2, "refuted"),  # better by 20 points in 80% of seeds only
+        (
+            [0.55] * 10,
+            [0.95] * 8 + [0.5] * 2,
+            "refuted",
+        ),  # better by 20 points in 80% of seeds only
         ([0.55] * 10, [0.94] * 10, "partly"),
         ([0.71] * 10, [0.95] * 10, "partly"),  # one layer knows too much
         ([0.39] * 10, [0.95] * 10, "partly"),  # or too little
@@ -291,9 +342,15 @@ def test_outputs_that_generalise(trained_uniform, trained_bigram, expected):
 )
 def test_one_or_two_layers(one, two, expected):
     """B1."""
-    settings_ = {name: Setting(short(settings("full")[name].spec, 8, 12), SEEDS) for name in (ONE, TWO)}
-    runs = {name: planted(each.spec, observed={"right": [0.0, 1.0]}) for name, each in settings_.items()}
-    measured = {(name, answers): {"right": np.array(right)} for name, right in ((ONE, one), (TWO, two))}
+    settings_ = {
+        name: Setting(short(settings("full")[name].spec, 8, 12), SEEDS) for name in (ONE, TWO)
+    }
+    runs = {
+        name: planted(each.spec, observed={"right": [0.0, 1.0]}) for name, each in settings_.items()
+    }
+    measured = {
+        (name, answers): {"right": np.array(right)} for name, right in ((ONE, one), (TWO, two))
+    }
     outcome = judged("B1", evidence_of(runs, measured=measured))
     assert outcome.verdict == expected
     assert outcome.value == pytest.approx(np.mean(two))
@@ -325,7 +382,9 @@ def test_weights_written_by_hand_are_judged_by_width(share, expected, monkeypatc
     monkeypatch.setattr(written, "WIDTHS", tuple(share))
     monkeypatch.setattr(written, "_answered", answered_with(share))
     monkeypatch.setattr(written, "init", lambda *_, key: {})
-    monkeypatch.setattr(written, "induction_weights", lambda config, params, triggers: {"W": jnp.zeros(1)})
+    monkeypatch.setattr(
+        written, "induction_weights", lambda config, params, triggers: {"W": jnp.zeros(1)}
+    )
     evidence = evidence_of(settings={ALL: Setting(settings("quick")[ALL].spec, 8)}, scale="quick")
     outcome = judged("B4", evidence)
     assert outcome.verdict == expected
@@ -369,7 +428,11 @@ def test_three_steps_are_judged_by_memories_and_answers(strength, expected, monk
     evidence = evidence_of(settings={ALL: Setting(settings("quick")[ALL].spec, 8)}, scale="quick")
     outcome = judged("B13", evidence)
     assert outcome.verdict == expected
-    formed = {name: values for name, values in outcome.by_seed.items() if name.endswith(("memory", "keys"))}
+    formed = {
+        name: values
+        for name, values in outcome.by_seed.items()
+        if name.endswith(("memory", "keys"))
+    }
     assert len(formed) == 3
     if strength:
         assert all((values == 1).all() for values in formed.values())
@@ -398,7 +461,9 @@ def test_what_is_watched_in_the_model_with_a_feed_forward_memory():
     assert (found["first keys, early"], found["first keys, late"]) == (0.5, 0.0)
     assert found["previous"] == pytest.approx((1 / 2 + 1 / 3) / 2)
     bigrams = np.delete(task.text.bigrams, task.fixed_triggers, axis=0)
-    entropy = -np.where(bigrams > 0, bigrams * np.log(np.where(bigrams > 0, bigrams, 1)), 0).sum(axis=1)
+    entropy = -np.where(bigrams > 0, bigrams * np.log(np.where(bigrams > 0, bigrams, 1)), 0).sum(
+        axis=1
+    )
     assert found["bigram memory"] == pytest.approx(np.log(n) - entropy.mean(), rel=1e-4)
 
 
@@ -410,14 +475,18 @@ def test_what_is_watched_in_the_general_model():
     for name in ("global loss", "first loss", "context loss"):
         assert found[name] == pytest.approx(np.log(spec.task.d_vocab), rel=1e-5)
     evidence = evidence_of({ONE: planted(spec, 1, params=silent(spec))})
-    np.testing.assert_allclose(evidence.measure(ONE, answers)["context loss"], np.log(spec.task.d_vocab), rtol=1e-5)
+    np.testing.assert_allclose(
+        evidence.measure(ONE, answers)["context loss"], np.log(spec.task.d_vocab), rtol=1e-5
+    )
 
 
 def test_a_few_steps_of_the_smallest_setting_leave_curves_that_judges_can_read():
     """Trained for real: what `fit` observes has the looks and the names that the judges of order expect."""
     spec = tiny(settings("full")[ALL].spec)
     outcome = judged("B5", evidence_of({ALL: fit(spec, range(2), watch_of(spec))}))
-    assert (outcome.verdict, outcome.value) == ("refuted", 0), "ten steps form no output memory that could be first"
+    assert (outcome.verdict, outcome.value) == ("refuted", 0), (
+        "ten steps form no output memory that could be first"
+    )
     assert outcome.by_seed["output memory"].tolist() == [spec.steps] * 2
 
 
@@ -435,16 +504,23 @@ def test_settings_have_enough_seeds_and_name_the_matrices_of_the_source():
         assert all(each.seeds >= (16 if scale == "full" else 8) for each in found.values())
         assert all(each.spec.watch == "bigrams" for each in found.values())
     assert found[NO_OUTPUT].spec.released() == {"blocks.1.attn.W_O": 300}
-    assert found[ONLY_OUTPUT].spec.released() == {"blocks.0.attn.W_K": 300, "blocks.1.attn.W_K": 300}
+    assert found[ONLY_OUTPUT].spec.released() == {
+        "blocks.0.attn.W_K": 300,
+        "blocks.1.attn.W_K": 300,
+    }
     assert found[ALL].spec.program() != found[NO_OUTPUT].spec.program()
     assert found[NO_FIRST].spec.program() == found[LONG].spec.program()
-    bigger = set(found[GLOBAL].spec.model.frozen_names()) - set(found[ALL].spec.model.frozen_names())
+    bigger = set(found[GLOBAL].spec.model.frozen_names()) - set(
+        found[ALL].spec.model.frozen_names()
+    )
     assert bigger == {"blocks.1.mlp.W_in"}, "of the feed-forward memory one matrix is trained"
 
 
 def test_a_watch_needs_its_task():
     assert watch_of(Spec(task=Permutation())) is None
-    with pytest.raises(ValueError, match="watch='bigrams' reads the task 'bigrams', got 'permutation'"):
+    with pytest.raises(
+        ValueError, match="watch='bigrams' reads the task 'bigrams', got 'permutation'"
+    ):
         watch_of(Spec(task=Permutation(), watch="bigrams"))
 
 
@@ -460,7 +536,13 @@ def test_any_text_will_do(tmp_path):
             assert task.d_vocab == 27, name
     few = tmp_path / "few.txt"
     few.write_text("abcd" * 5)
-    with pytest.raises(UserError, match="does not do for 'birth': Bigrams: n_triggers=5 is more than the 4 characters"):
+    with pytest.raises(
+        UserError,
+        match="does not do for 'birth': Bigrams: n_triggers=5 is more than the 4 characters",
+    ):
         on_corpus(STUDY, few).settings("quick")
-    with pytest.raises(UserError, match="study 'remember' is not about text, so it takes no --corpus; allowed: birth"):
+    with pytest.raises(
+        UserError,
+        match="study 'remember' is not about text, so it takes no --corpus; allowed: birth",
+    ):
         on_corpus(find_study("remember"), text)

@@ -14,8 +14,20 @@ from mnemoscope import cli
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.seeds import on_devices
 from mnemoscope.studies.library.memories import capacity as memories
-from mnemoscope.studies.library.memories.capacity import Memory, answered, capacity, stores, written_capacity
-from mnemoscope.studies.library.memories.optimised import Cell, errors, errors_by_rate, optimise, start
+from mnemoscope.studies.library.memories.capacity import (
+    Memory,
+    answered,
+    capacity,
+    stores,
+    written_capacity,
+)
+from mnemoscope.studies.library.memories.optimised import (
+    Cell,
+    errors,
+    errors_by_rate,
+    optimise,
+    start,
+)
 from mnemoscope.studies.search import largest
 from mnemoscope.theory.memory import on_the_sphere, zipf
 
@@ -58,7 +70,9 @@ def test_all_pairs_stored_is_what_exhaustive_search_finds(monkeypatch, guess):
     limits = [15, 0, 1, 19, 7]
     rooms = planted(monkeypatch, limits)
     every = [[n for n in range(1, 21) if n <= limit] for limit in limits]
-    assert capacity(Memory(), 5, guess, 20, resolution=0.0).tolist() == [max(stored, default=0) for stored in every]
+    assert capacity(Memory(), 5, guess, 20, resolution=0.0).tolist() == [
+        max(stored, default=0) for stored in every
+    ]
     assert set(rooms) == {20}
 
 
@@ -72,7 +86,9 @@ def test_a_memory_that_fills_its_room_gets_more(monkeypatch):
 def test_the_capacity_found_is_the_edge(monkeypatch, level):
     """Trained memories store what was found and not one more, says the program that bisection asked (another rounds otherwise)."""
     memory, asked = Memory(d=6, steps=400, level=level), []
-    monkeypatch.setattr(memories, "on_devices", lambda f, n: asked.append(on_devices(f, n)) or asked[-1])
+    monkeypatch.setattr(
+        memories, "on_devices", lambda f, n: asked.append(on_devices(f, n)) or asked[-1]
+    )
     found = capacity(memory, 4, guess=6, room=24, resolution=0.0)
     (ask,) = asked
     assert ask((np.arange(4), found)).all()
@@ -95,7 +111,9 @@ def test_a_written_sum_is_whole_up_to_what_exhaustive_search_finds():
 
 
 def test_an_answer_that_is_not_alone_at_the_top_is_wrong():
-    scores = jnp.array([[1.0, 0.0, -1.0], [2.0, 2.0, 0.0], [0.0, -jnp.inf, 3.0], [-jnp.inf, 5.0, -jnp.inf]])
+    scores = jnp.array(
+        [[1.0, 0.0, -1.0], [2.0, 2.0, 0.0], [0.0, -jnp.inf, 3.0], [-jnp.inf, 5.0, -jnp.inf]]
+    )
     assert answered(scores, jnp.array([0, 1, 2, 1])).tolist() == [True, False, True, True]
     assert answered(scores, jnp.array([1, 2, 0, 0])).tolist() == [False] * 4
 
@@ -115,7 +133,8 @@ def test_training_with_room_to_spare_is_training_without(memory):
         )  # fmt: skip
         quick = jax.jit(lambda n: stores(memory, room, jnp.array(3), n))
         answers = {
-            n: best_share(memory, e[:n], u[: memory.classes or n], *keys[2:]) >= memory.level for n in (3, 8, 16)
+            n: best_share(memory, e[:n], u[: memory.classes or n], *keys[2:]) >= memory.level
+            for n in (3, 8, 16)
         }
         assert {n: bool(quick(jnp.array(n))) for n in answers} == answers
     assert answers[3], "three pairs fit anything here"
@@ -166,7 +185,11 @@ def test_a_cell_is_the_loop_it_says(optimiser):
                 logits = u @ w @ e[x]
                 said = np.exp(logits - logits.max())
                 gradient += np.outer((said / said.sum()) @ u - u[x % 3], e[x]) / len(batch)
-            w = w - (2.0 * gradient if optimiser == "sgd" else 2.0 / 6 * gradient / (np.abs(gradient) + 1e-8))
+            w = w - (
+                2.0 * gradient
+                if optimiser == "sgd"
+                else 2.0 / 6 * gradient / (np.abs(gradient) + 1e-8)
+            )
         wrong = (e @ w.T @ u.T).argmax(axis=1) != np.arange(12) % 3
         expected = zipf(12, 2.0)[wrong].sum()
         assert 0 < expected < 1
@@ -176,7 +199,11 @@ def test_a_cell_is_the_loop_it_says(optimiser):
 @pytest.mark.parametrize("change", [{}, {"batch": 16}, {"optimiser": "adam"}, {"norm": True}])
 def test_errors_by_rate_are_those_of_each_training(change):
     """Plain SGD follows its scores and never makes W; one training at a time does. In float64: an answer is right or wrong."""
-    cell, rates, seeds = Cell(d=20, samples=1280).model_copy(update=change), (0.1, 1.0, 10.0), (3, 4)
+    cell, rates, seeds = (
+        Cell(d=20, samples=1280).model_copy(update=change),
+        (0.1, 1.0, 10.0),
+        (3, 4),
+    )
     with jax.enable_x64(True):
         found = errors_by_rate(cell, rates, seeds)
         train = jax.jit(partial(optimise, cell))
@@ -207,7 +234,9 @@ def test_the_grid_answers_and_refuses(capsys):
     assert "mean and 95% interval over seeds 42 to 44" in out
     with pytest.raises(UserError, match="Cell: samples=100 is no multiple of batch=64"):
         cli.memories("grid", samples=100)
-    with pytest.raises(UserError, match="Cell: d: Input should be greater than or equal to 1, got 0"):
+    with pytest.raises(
+        UserError, match="Cell: d: Input should be greater than or equal to 1, got 0"
+    ):
         cli.memories("grid", d=0)
     with pytest.raises(UserError, match="--seeds must be 1 to 1,000,000, got 0"):
         cli.memories("grid", seeds=0)

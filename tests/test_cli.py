@@ -38,7 +38,9 @@ def mnemoscope(*args, store=None):
         for name, value in LOOKS.items():
             patch.setenv(name, value)
         patch.setattr(sys, "argv", line)
-        patch.setattr(warnings, "showwarning", warnings.showwarning)  # put back: the command changes it
+        patch.setattr(
+            warnings, "showwarning", warnings.showwarning
+        )  # put back: the command changes it
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 cli.main()
@@ -70,7 +72,9 @@ def test_help_teaches_and_does_not_wait_for_jax():
     for word in ("list", "run", "ledger", "show", "runs", "mnemoscope show R13"):
         assert word in result.stdout
     code = "import sys, mnemoscope.cli; print('jax' in sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENV, check=True)
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=ENV, check=True
+    )
     assert loaded.stdout.strip() == "False"
     assert "--seeds" in mnemoscope("run", "--help").stdout
 
@@ -108,10 +112,16 @@ def test_runs_lists_filters_and_deletes(tmp_path):
 
     for d in (4, 6):
         model = ModelConfig(d_model=d, n_heads=1, d_mlp=0)
-        obtain(Store(tmp_path), Spec(task=Permutation(n_symbols=2), model=model, steps=3, batch=2), range(2))
+        obtain(
+            Store(tmp_path),
+            Spec(task=Permutation(n_symbols=2), model=model, steps=3, batch=2),
+            range(2),
+        )
     assert "2 runs" in mnemoscope("runs", store=tmp_path).stdout
     assert "1 runs" in mnemoscope("runs", "d_model=6", store=tmp_path).stdout
-    assert "unknown key of a Spec 'd_modl'" in one_line(mnemoscope("runs", "d_modl=6", store=tmp_path))
+    assert "unknown key of a Spec 'd_modl'" in one_line(
+        mnemoscope("runs", "d_modl=6", store=tmp_path)
+    )
     assert "nothing to delete" in one_line(mnemoscope("runs", "zzz", "--delete", store=tmp_path))
     assert "deleted 1 runs" in mnemoscope("runs", "d_model=6", "--delete", store=tmp_path).stdout
     assert len(Store(tmp_path).rows()) == 1
@@ -121,11 +131,17 @@ def test_runs_lists_filters_and_deletes(tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("run", "remembr"), "unknown study 'remembr' (did you mean 'remember'?); allowed: remember"),
+        (
+            ("run", "remembr"),
+            "unknown study 'remembr' (did you mean 'remember'?); allowed: remember",
+        ),
         (("run", "remember", "--claims", "R99"), "unknown claim of study 'remember' 'R99'"),
         (("run", "remember", "--seeds", "0"), "--seeds must be 1 to 1,000,000, got 0"),
         (("run", "remember", "--block-timeout", "9"), "--block-timeout goes with --cluster"),
-        (("run", "remember", "--follow", "wandb", "--cluster", "tcp://h:1"), "--follow goes without --cluster"),
+        (
+            ("run", "remember", "--follow", "wandb", "--cluster", "tcp://h:1"),
+            "--follow goes without --cluster",
+        ),
         (("run", "all", "--claims", "R1"), "--claims goes with one study"),
         (("show", "R77"), "unknown claim 'R77'"),
         (("show", "R8", "--scale", "quick"), "no verdict on R8"),
@@ -139,11 +155,19 @@ def test_bad_input_is_one_line_and_exit_code_2(args, message, tmp_path):
 def test_a_process_says_what_a_call_says(store):
     for args in (("show", "R77"), ("list",)):
         alone, called = started(*args, store=store), mnemoscope(*args, store=store)
-        assert (alone.returncode, alone.stdout, alone.stderr) == (called.returncode, called.stdout, called.stderr)
+        assert (alone.returncode, alone.stdout, alone.stderr) == (
+            called.returncode,
+            called.stdout,
+            called.stderr,
+        )
 
 
 def test_words_that_the_parser_does_not_know():
-    for args in (("run", "remember", "--scale", "medium"), ("run", "remember", "--sedes", "3"), ("walk-the-dog",)):
+    for args in (
+        ("run", "remember", "--scale", "medium"),
+        ("run", "remember", "--sedes", "3"),
+        ("walk-the-dog",),
+    ):
         result = mnemoscope(*args)
         assert result.returncode == 2
         assert "Traceback" not in result.stderr
@@ -151,7 +175,9 @@ def test_words_that_the_parser_does_not_know():
 
 def test_a_store_that_cannot_be_used(tmp_path):
     (tmp_path / "file").write_text("x")
-    assert "cannot use" in one_line(mnemoscope("run", "remember", "--claims", "R1", store=tmp_path / "file" / "s"))
+    assert "cannot use" in one_line(
+        mnemoscope("run", "remember", "--claims", "R1", store=tmp_path / "file" / "s")
+    )
     if os.path.exists("/dev/full"):
         assert "cannot use" in one_line(mnemoscope("runs", store="/dev/full"))
 
@@ -161,7 +187,9 @@ def test_ctrl_c_ends_with_130_and_keeps_what_was_finished(tmp_path):
     start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from mnemoscope.cli import main; main()"
     command = [sys.executable, "-c", start, "run", "remember", "--claims", "R18", "--seeds", "2"]
     env = ENV | {"MNEMOSCOPE_STORE": str(tmp_path)}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    )
     # a run counts once the index has it, which is after its file has its name
     deadline = time.monotonic() + 300
     while not Store(tmp_path).rows():
@@ -185,5 +213,7 @@ cli.COMMANDS = {"tell": lambda: warnings.warn("seed 3 diverged", Notice), "list"
 sys.argv = ["mnemoscope", "tell"]
 cli.main()
 """
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=ENV, timeout=300)
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=ENV, timeout=300
+    )
     assert (result.returncode, result.stderr) == (0, "mnemoscope: seed 3 diverged\n")

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("distributed", reason="Dask is not installed: pip install 'mnemoscope[cluster]'")
+pytest.importorskip(
+    "distributed", reason="Dask is not installed: pip install 'mnemoscope[cluster]'"
+)
 
 from crash import ledgers, start
 
@@ -19,7 +21,15 @@ import mnemoscope
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import trained_by
 from mnemoscope.execution import cluster
-from mnemoscope.execution.cluster import Attempt, Block, Cluster, _Session, block_size, checked, pieces
+from mnemoscope.execution.cluster import (
+    Attempt,
+    Block,
+    Cluster,
+    _Session,
+    block_size,
+    checked,
+    pieces,
+)
 from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store, arrays_of
 from mnemoscope.tasks import Permutation
@@ -27,7 +37,11 @@ from mnemoscope.training.loop import fit
 from mnemoscope.training.spec import Spec
 
 SHORT = Spec(
-    task=Permutation(n_symbols=2), model=ModelConfig(d_model=4, n_heads=1, d_mlp=0), steps=20, batch=4, snapshots=2
+    task=Permutation(n_symbols=2),
+    model=ModelConfig(d_model=4, n_heads=1, d_mlp=0),
+    steps=20,
+    batch=4,
+    snapshots=2,
 )
 LONG = SHORT.model_copy(update={"steps": 16_000, "batch": 32})  # a seed takes about half a second
 HASTY = "import mnemoscope.execution.cluster as cluster; cluster.LOOK_SECONDS = 0.1"
@@ -59,9 +73,17 @@ class Dask:
         self.address = json.loads(known.read_text())["address"]
 
     def start(self, what, *args):
-        line = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--no-dashboard", *map(str, args)]
+        line = [
+            sys.executable,
+            "-m",
+            f"distributed.cli.dask_{what}",
+            "--no-dashboard",
+            *map(str, args),
+        ]
         with open(self.folder / "log", "a") as log:
-            self.processes.append(subprocess.Popen(line, env=self.env, cwd=self.folder, stdout=log, stderr=log))
+            self.processes.append(
+                subprocess.Popen(line, env=self.env, cwd=self.folder, stdout=log, stderr=log)
+            )
         return self.processes[-1]
 
     def worker(self, preload="", nanny=False):
@@ -72,7 +94,13 @@ class Dask:
             path.write_text(preload)
             more += ["--preload", path]
         return self.start(
-            "worker", self.address, "--nthreads", "1", "--local-directory", self.folder / "scratch", *more
+            "worker",
+            self.address,
+            "--nthreads",
+            "1",
+            "--local-directory",
+            self.folder / "scratch",
+            *more,
         )
 
     def end(self, processes):
@@ -122,21 +150,31 @@ def hasty(monkeypatch):
 
 def once(store, saved, spec, seeds):
     """Each of these seeds was stored once, in a store without damage, and trained as it would have been here."""
-    assert sorted(seed for digest, block in saved if digest == spec.digest() for seed in block) == list(seeds)
+    assert sorted(
+        seed for digest, block in saved if digest == spec.digest() for seed in block
+    ) == list(seeds)
     assert store.check() == []
     here = fit(spec, list(seeds))
     for row in store.rows(spec.digest()):
-        run, at = store.load(row), [list(seeds).index(seed) for seed in range(row.first, row.last + 1)]
+        run, at = (
+            store.load(row),
+            [list(seeds).index(seed) for seed in range(row.first, row.last + 1)],
+        )
         for name, value in arrays_of(run).items():
             wanted = arrays_of(here)[name]
-            np.testing.assert_array_equal(value, wanted if name == "loss_steps" else wanted[at], err_msg=name)
+            np.testing.assert_array_equal(
+                value, wanted if name == "loss_steps" else wanted[at], err_msg=name
+            )
 
 
 def test_the_ledger_equals_the_one_made_without_a_cluster(dask, tmp_path):
     command = ("run", "walk", "--seeds", "8", "--claims", "W2,W3")
     dask.worker()
     dask.worker()
-    both = [start(command, tmp_path / "here"), start((*command, "--cluster", dask.address), tmp_path / "cluster")]
+    both = [
+        start(command, tmp_path / "here"),
+        start((*command, "--cluster", dask.address), tmp_path / "cluster"),
+    ]
     for process in both:
         error = process.communicate(timeout=600)[1].decode()
         assert process.returncode == 0, error
@@ -175,7 +213,9 @@ def test_a_worker_that_hangs_does_not_stop_the_run(dask, store, saved, hasty):
 
     # the same program, compiled ahead: on a busy machine that alone may be silent for longer than the timeout
     Cluster(dask.address).train(store, {"warm": (LONG.model_copy(update={"steps": 64}), range(8))})
-    Cluster(dask.address, block_timeout=4.0, tell=tell, say=said.append).train(store, {"long": (LONG, range(8))})
+    Cluster(dask.address, block_timeout=4.0, tell=tell, say=said.append).train(
+        store, {"long": (LONG, range(8))}
+    )
     assert len(stopped) == 1
     assert any("no step in 4 s" in line for line in said)
     once(store, saved, LONG, range(8))
@@ -185,7 +225,11 @@ def test_what_returns_twice_lands_once_and_stored_seeds_are_left_alone(store, sa
     store.save(fit(SHORT, [2]), 1.0, "another process")
     session = _Session(Cluster("tcp://127.0.0.1:9"), store, [])
     for _ in range(2):
-        session._land(Block(0, "short", SHORT, [0, 1, 2, 3]), fit(SHORT, range(4)), {"seconds": 4.0, "machine": "m"})
+        session._land(
+            Block(0, "short", SHORT, [0, 1, 2, 3]),
+            fit(SHORT, range(4)),
+            {"seconds": 4.0, "machine": "m"},
+        )
     assert [seeds for _, seeds in saved] == [(2,), (0, 1), (3,)]
     once(store, saved, SHORT, range(4))
 
@@ -201,9 +245,15 @@ def test_a_block_that_failed_does_not_wait_for_a_worker_that_hangs(store):
 
 
 @pytest.mark.parametrize(
-    "how", ["raise RuntimeError('on purpose')", pytest.param("os.kill(os.getpid(), 9)", marks=pytest.mark.long)]
+    "how",
+    [
+        "raise RuntimeError('on purpose')",
+        pytest.param("os.kill(os.getpid(), 9)", marks=pytest.mark.long),
+    ],
 )
-def test_a_block_that_always_fails_is_tried_three_times_and_reported(dask, store, saved, tmp_path, how, hasty):
+def test_a_block_that_always_fails_is_tried_three_times_and_reported(
+    dask, store, saved, tmp_path, how, hasty
+):
     diary, said = tmp_path / "diary", []
     dask.worker(BREAK.format(diary=str(diary), how=how), nanny="kill" in how)
     other = SHORT.model_copy(update={"steps": 21})
@@ -221,8 +271,12 @@ def test_a_block_that_always_fails_is_tried_three_times_and_reported(dask, store
 
 def test_a_worker_with_other_versions_is_given_no_work(dask, store):
     said = []
-    dask.worker("import mnemoscope.execution.cluster as cluster; cluster._must_agree = lambda: {'jax': '0.0.1'}")
-    with pytest.raises(UserError, match=r"no worker of .* can be used: .*it has jax 0.0.1, we have \d"):
+    dask.worker(
+        "import mnemoscope.execution.cluster as cluster; cluster._must_agree = lambda: {'jax': '0.0.1'}"
+    )
+    with pytest.raises(
+        UserError, match=r"no worker of .* can be used: .*it has jax 0.0.1, we have \d"
+    ):
         Cluster(dask.address, say=said.append).train(store, {"short": (SHORT, range(4))})
     assert len(said) == 1
     assert store.rows() == []
@@ -244,7 +298,9 @@ def test_what_is_stored_needs_no_cluster(store, saved):
 def test_a_scheduler_that_does_not_answer_is_one_line(store, monkeypatch):
     assert cluster.CONNECT_SECONDS == 10
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.5)
-    with pytest.raises(UserError, match=r"^no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'") as error:
+    with pytest.raises(
+        UserError, match=r"^no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"
+    ) as error:
         Cluster("tcp://127.0.0.1:9").train(store, {"short": (SHORT, range(4))})
     assert "\n" not in str(error.value)
 

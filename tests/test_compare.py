@@ -35,7 +35,9 @@ def write(folder, claims, by_seed):
         "finished": "t",
     }
     (folder / "full/facts.json").write_text(json.dumps(body | {"claims": claims}))
-    (folder / "full/facts.evidence.json").write_text(json.dumps({name: {"x": x} for name, x in by_seed.items()}))
+    (folder / "full/facts.evidence.json").write_text(
+        json.dumps({name: {"x": x} for name, x in by_seed.items()})
+    )
     return folder
 
 
@@ -60,16 +62,24 @@ def told(tmp_path, capsys):
 
 
 def test_the_same_verdicts(told):
-    code, out = told(entry("F5", "partly", 0.7, [0.55, 0.8]), entry("F4", "reproduced", 1.00001, [1.0, 1.1]))
+    code, out = told(
+        entry("F5", "partly", 0.7, [0.55, 0.8]), entry("F4", "reproduced", 1.00001, [1.0, 1.1])
+    )
     assert code == 0
     assert "the same verdict on all 2 claims" in out
-    lines = [[cell.strip() for cell in line.split("│")[6:8]] for line in out.splitlines() if line.startswith("│")]
+    lines = [
+        [cell.strip() for cell in line.split("│")[6:8]]
+        for line in out.splitlines()
+        if line.startswith("│")
+    ]
     assert lines == [["the same to four digits", "3 of 3"], ["intervals overlap", "-"]]
 
 
 def test_another_verdict_is_named_and_is_the_exit_code(told):
     code, out = told(
-        entry("F4", "refuted", 0.2, [0.1, 0.3]), entry("F5", "undecided", None, None), by_seed={"F4": [1.005, 2.5, 3.5]}
+        entry("F4", "refuted", 0.2, [0.1, 0.3]),
+        entry("F5", "undecided", None, None),
+        by_seed={"F4": [1.005, 2.5, 3.5]},
     )
     assert code == 1
     assert "verdicts differ: F4, F5" in out

@@ -42,7 +42,9 @@ SHAPES = {
 def drawn(config, vocab=VOCAB, ctx=CTX):
     rng = np.random.default_rng(0)
     shapes = parameter_shapes(config, vocab, ctx)
-    return Transformer(config, {name: rng.normal(size=shape).astype("f4") for name, shape in shapes.items()})
+    return Transformer(
+        config, {name: rng.normal(size=shape).astype("f4") for name, shape in shapes.items()}
+    )
 
 
 def small(**more):
@@ -63,15 +65,23 @@ def kept(tmp_path_factory):
         Spec(task=Cycle(n_symbols=3, length=2), model=small(), steps=4, batch=2, snapshots=3),
         np.random.default_rng(1),
     )
-    shapes = {k: (3, 3, *shape) for k, shape in parameter_shapes(spec.model, 3, spec.task.n_ctx).items()}
+    shapes = {
+        k: (3, 3, *shape) for k, shape in parameter_shapes(spec.model, 3, spec.task.n_ctx).items()
+    }
     weights = {k: rng.normal(size=shape).astype("f4") for k, shape in shapes.items()}
     losses = rng.random((3, 2)).astype("f4")
-    store.save(Run(spec, (0, 1, 2), weights, np.array([2, 4]), losses, np.array([4, 4, 4])), 1.0, "a machine")
+    store.save(
+        Run(spec, (0, 1, 2), weights, np.array([2, 4]), losses, np.array([4, 4, 4])),
+        1.0,
+        "a machine",
+    )
     return store, store.rows()[0]
 
 
 def command(*args, store):
-    tyro.extras.subcommand_cli_from_dict(COMMANDS, args=[str(arg) for arg in (*args, "--store", store.folder)])
+    tyro.extras.subcommand_cli_from_dict(
+        COMMANDS, args=[str(arg) for arg in (*args, "--store", store.folder)]
+    )
 
 
 def same_bits(a, b):
@@ -98,7 +108,9 @@ def test_without_our_header_it_is_the_model_that_transformer_lens_has(tmp_path):
     again = read_transformer_lens(tmp_path / "model")
     assert again.config == small()
     assert not again.params["blocks.0.attn.b_Q"].any()
-    np.testing.assert_allclose(again.run_with_cache([1, 0, 4])[0], model.run_with_cache([1, 0, 4])[0], atol=1e-6)
+    np.testing.assert_allclose(
+        again.run_with_cache([1, 0, 4])[0], model.run_with_cache([1, 0, 4])[0], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,8 +136,14 @@ def test_what_transformer_lens_has_no_word_for(setting, word, tmp_path):
     ("setting", "message"),
     [
         ({"act_fn": "gelu"}, "act_fn='gelu'; allowed: 'relu'"),
-        ({"positional_embedding_type": "rotary"}, "positional_embedding_type='rotary'; allowed: 'standard'"),
-        ({"normalization_type": "RMS"}, "normalization_type='RMS'; allowed: None or 'LN' or 'LNPre'"),
+        (
+            {"positional_embedding_type": "rotary"},
+            "positional_embedding_type='rotary'; allowed: 'standard'",
+        ),
+        (
+            {"normalization_type": "RMS"},
+            "normalization_type='RMS'; allowed: None or 'LN' or 'LNPre'",
+        ),
         ({"eps": 1e-6}, "eps=1e-06; allowed: 1e-05"),
         ({"attn_scale": 1.0}, "attn_scale=1.0; allowed: -1.0 or 1.414"),
         ({"n_key_value_heads": 1}, "n_key_value_heads=1; allowed: None or 2"),
@@ -172,10 +190,22 @@ def test_what_is_switched_off_or_does_not_matter_is_read(folder):
     ("change", "message"),
     [
         (lambda t: t.pop("unembed.W_U"), "has no 'unembed.W_U'"),
-        (lambda t: t.update({"blocks.0.attn.W_Q": t["blocks.0.attn.W_Q"][0]}), "'blocks.0.attn.W_Q' in"),
-        (lambda t: t.update({"unembed.b_U": t["unembed.b_U"].astype("f2")}), "is F16; allowed: F32"),
-        (lambda t: t.update({"unembed.b_U": t["unembed.b_U"] * np.nan}), "has numbers that are not finite"),
-        (lambda t: t.update({"blocks.0.attn.W_Z": t["unembed.b_U"]}), "has 'blocks.0.attn.W_Z', which"),
+        (
+            lambda t: t.update({"blocks.0.attn.W_Q": t["blocks.0.attn.W_Q"][0]}),
+            "'blocks.0.attn.W_Q' in",
+        ),
+        (
+            lambda t: t.update({"unembed.b_U": t["unembed.b_U"].astype("f2")}),
+            "is F16; allowed: F32",
+        ),
+        (
+            lambda t: t.update({"unembed.b_U": t["unembed.b_U"] * np.nan}),
+            "has numbers that are not finite",
+        ),
+        (
+            lambda t: t.update({"blocks.0.attn.W_Z": t["unembed.b_U"]}),
+            "has 'blocks.0.attn.W_Z', which",
+        ),
     ],
 )
 def test_weights_that_do_not_fit(change, message, folder):
@@ -243,7 +273,9 @@ def test_a_used_folder_that_is_cut_off_while_it_is_written_over_has_no_model(fol
     with pytest.raises(UserError, match="No space left on device"):
         write_transformer_lens(drawn(small()), folder, force=True)
     monkeypatch.undo()
-    with pytest.raises(UserError, match="cannot read"):  # neither the old one nor half of the new one
+    with pytest.raises(
+        UserError, match="cannot read"
+    ):  # neither the old one nor half of the new one
         read_transformer_lens(folder)
     assert sorted(p.name for p in folder.parent.iterdir()) == ["model"]
 
@@ -258,7 +290,18 @@ def test_export_picks_a_seed_and_a_snapshot(kept, tmp_path, capsys):
     store, row = kept
     run = store.load(row)
     command("export", row.id[:6], "--to", "transformer-lens", tmp_path / "end", store=store)
-    command("export", row.id, tmp_path / "early", "--to", "transformer-lens", "--seed", 2, "--snapshot", 0, store=store)
+    command(
+        "export",
+        row.id,
+        tmp_path / "early",
+        "--to",
+        "transformer-lens",
+        "--seed",
+        2,
+        "--snapshot",
+        0,
+        store=store,
+    )
     assert "Written:" in capsys.readouterr().out
     for name, (seed, snapshot) in {"end": (0, -1), "early": (2, 0)}.items():
         params = {k: np.asarray(v) for k, v in run.model(seed, snapshot).params.items()}
@@ -268,9 +311,15 @@ def test_export_picks_a_seed_and_a_snapshot(kept, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("RUN", "--to", "transformer-lens", "--seed", "9"), "no seed 9 in this run; allowed: 0, 1, 2"),
+        (
+            ("RUN", "--to", "transformer-lens", "--seed", "9"),
+            "no seed 9 in this run; allowed: 0, 1, 2",
+        ),
         (("RUN", "--to", "csv", "--seed", "9"), "no seed 9 in this run; allowed: 0, 1, 2"),
-        (("RUN", "--to", "transformer-lens", "--snapshot", "7"), "no snapshot 7 in this run; allowed: 0 to"),
+        (
+            ("RUN", "--to", "transformer-lens", "--snapshot", "7"),
+            "no snapshot 7 in this run; allowed: 0 to",
+        ),
         (("RUN", "--to", "csv", "--snapshot", "0"), "--snapshot goes with --to transformer-lens"),
         (("RUN", "--to", "csv", "--scale", "full"), "--scale goes with a study"),
         (("RUN", "--to", "numpy"), "a file that ends in .npz"),
@@ -301,16 +350,31 @@ def test_a_run_for_numpy(kept, tmp_path):
         assert all(np.array_equal(file[f"snapshots/{k}"], v) for k, v in run.snapshots.items())
     with pytest.raises(UserError, match="is there already; --force"):
         command("export", row.id, "--to", "numpy", tmp_path / "run.npz", store=store)
-    command("export", row.id, "--to", "numpy", tmp_path / "run.npz", "--seed", 1, "--force", store=store)
+    command(
+        "export", row.id, "--to", "numpy", tmp_path / "run.npz", "--seed", 1, "--force", store=store
+    )
     with np.load(tmp_path / "run.npz", allow_pickle=False) as file:
         assert np.array_equal(file["losses"], run.losses[1:2])
 
 
 def observed_run():
     """A run as `fit` would leave it: two seeds, one of which diverged, and observations of two shapes."""
-    spec = Spec(task=Cycle(n_symbols=3, length=2), model=small(), steps=4, batch=1, snapshots=2, looks=2)
-    looks = {"right": np.arange(6, dtype="f4").reshape(2, 3) / 7, "p": np.arange(12, dtype="f4").reshape(2, 3, 2) / 3}
-    return Run(spec, (5, 6), {}, np.array([2, 4]), np.array([[1.1, 0.1], [2.0, np.nan]], "f4"), np.array([4, 3]), looks)
+    spec = Spec(
+        task=Cycle(n_symbols=3, length=2), model=small(), steps=4, batch=1, snapshots=2, looks=2
+    )
+    looks = {
+        "right": np.arange(6, dtype="f4").reshape(2, 3) / 7,
+        "p": np.arange(12, dtype="f4").reshape(2, 3, 2) / 3,
+    }
+    return Run(
+        spec,
+        (5, 6),
+        {},
+        np.array([2, 4]),
+        np.array([[1.1, 0.1], [2.0, np.nan]], "f4"),
+        np.array([4, 3]),
+        looks,
+    )
 
 
 def read_csv(path):
@@ -332,11 +396,15 @@ def test_tables_of_a_run(tmp_path):
     losses = read_csv(tmp_path / "run/losses.csv")
     assert losses["seed"] == ["5", "5", "6", "6"]
     assert losses["step"] == ["2", "4", "2", "4"]
-    np.testing.assert_array_equal(np.array(losses["loss"], "f4"), run.losses.reshape(-1))  # every digit is there
+    np.testing.assert_array_equal(
+        np.array(losses["loss"], "f4"), run.losses.reshape(-1)
+    )  # every digit is there
     observed = read_csv(tmp_path / "run/observed.csv")
     assert list(observed) == ["seed", "step", "right", "p[0]", "p[1]"]
     assert observed["step"] == ["0", "2", "4"] * 2
-    np.testing.assert_array_equal(np.array(observed["p[1]"], "f4"), run.observed["p"][:, :, 1].reshape(-1))
+    np.testing.assert_array_equal(
+        np.array(observed["p[1]"], "f4"), run.observed["p"][:, :, 1].reshape(-1)
+    )
 
 
 def test_a_ledger_for_csv_and_numpy(kept, tmp_path):
@@ -345,10 +413,14 @@ def test_a_ledger_for_csv_and_numpy(kept, tmp_path):
     assert book
     command("export", "birth", "--to", "csv", tmp_path / "birth", store=store)
     command("export", "birth", "--to", "numpy", tmp_path / "birth.npz", store=store)
-    claims, outcomes = (read_csv(tmp_path / "birth" / f"{name}.csv") for name in ("claims", "outcomes"))
+    claims, outcomes = (
+        read_csv(tmp_path / "birth" / f"{name}.csv") for name in ("claims", "outcomes")
+    )
     assert claims["id"] == [entry.id for entry in book.claims]
     assert claims["statement"] == [entry.statement for entry in book.claims]
-    assert [float(x) for x in claims["low"]] == [entry.interval[0] for entry in book.claims if entry.interval]
+    assert [float(x) for x in claims["low"]] == [
+        entry.interval[0] for entry in book.claims if entry.interval
+    ]
     assert len(outcomes["value"]) > 100
     assert json.loads((tmp_path / "birth/about.json").read_text())["hardware"] == book.hardware
     with np.load(tmp_path / "birth.npz", allow_pickle=False) as file:
@@ -365,19 +437,28 @@ def test_parquet_needs_pyarrow_and_says_so(kept, tmp_path, monkeypatch):
 
 
 def test_parquet(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="PyArrow is not installed (the extra 'parquet')")
+    parquet = pytest.importorskip(
+        "pyarrow.parquet", reason="PyArrow is not installed (the extra 'parquet')"
+    )
     run = observed_run()
     tables.write_parquet(tables.run_tables(run), {}, tmp_path / "run", False)
-    read = {name: parquet.read_table(tmp_path / "run" / f"{name}.parquet") for name in ("seeds", "losses", "observed")}
+    read = {
+        name: parquet.read_table(tmp_path / "run" / f"{name}.parquet")
+        for name in ("seeds", "losses", "observed")
+    }
     assert read["seeds"]["outcome"].to_pylist() == ["finished", "diverged"]
     np.testing.assert_array_equal(read["losses"]["loss"].to_numpy(), run.losses.reshape(-1))
     assert read["observed"].column_names == ["seed", "step", "right", "p[0]", "p[1]"]
 
 
-def test_an_import_is_stored_walked_and_explored_but_never_taken_for_a_training(kept, tmp_path, capsys):
+def test_an_import_is_stored_walked_and_explored_but_never_taken_for_a_training(
+    kept, tmp_path, capsys
+):
     store, row = kept
     run = store.load(row)
-    command("export", row.id, "--to", "transformer-lens", tmp_path / "model", "--seed", 1, store=store)
+    command(
+        "export", row.id, "--to", "transformer-lens", tmp_path / "model", "--seed", 1, store=store
+    )
     command("import", tmp_path / "model", store=store)
     assert "Not stored; --like RUN" in capsys.readouterr().out
     assert len(store.rows()) == 1
@@ -388,7 +469,10 @@ def test_an_import_is_stored_walked_and_explored_but_never_taken_for_a_training(
     assert again.spec.task == run.spec.task
     assert again.spec.digest() != run.spec.digest()
     assert again.outcome(1) == "finished"
-    assert same_bits({k: v[0, 0] for k, v in again.snapshots.items()}, {k: v[1, -1] for k, v in run.snapshots.items()})
+    assert same_bits(
+        {k: v[0, 0] for k, v in again.snapshots.items()},
+        {k: v[1, -1] for k, v in run.snapshots.items()},
+    )
     with pytest.raises(UserError, match="stored already with seed 1"):
         command("import", tmp_path / "model", "--like", row.id, "--seed", 1, store=store)
     with pytest.raises(UserError, match="was imported, not trained"):
@@ -411,27 +495,40 @@ def test_an_import_is_stored_walked_and_explored_but_never_taken_for_a_training(
 def test_an_import_has_the_tokens_of_its_task(tmp_path):
     like = Spec(task=Permutation(n_symbols=3), model=small())
     with pytest.raises(
-        UserError, match=r"'embed.W_E' has shape \(5, 4\); the task 'permutation' of that run has 4 tokens"
+        UserError,
+        match=r"'embed.W_E' has shape \(5, 4\); the task 'permutation' of that run has 4 tokens",
     ):
         imported.as_run(drawn(small()), like, 0)
-    with pytest.raises(UserError, match="--seed must be a whole number from 0 to 2147483647, got -1"):
+    with pytest.raises(
+        UserError, match="--seed must be a whole number from 0 to 2147483647, got -1"
+    ):
         imported.as_run(drawn(small(), 4, 5), like, -1)
 
 
 def test_a_fingerprint_is_that_of_the_weights():
     model = drawn(small())
-    other = Transformer(model.config, model.params | {"unembed.b_U": model.params["unembed.b_U"] + 1})
-    assert imported.fingerprint(model) == imported.fingerprint(drawn(small())) != imported.fingerprint(other)
+    other = Transformer(
+        model.config, model.params | {"unembed.b_U": model.params["unembed.b_U"] + 1}
+    )
+    assert (
+        imported.fingerprint(model)
+        == imported.fingerprint(drawn(small()))
+        != imported.fingerprint(other)
+    )
 
 
 def test_an_import_that_says_anything_equally_loses_the_logarithm_of_its_tokens():
     like = Spec(task=Permutation(n_symbols=3), model=small())
     model = drawn(small(), 4, 5)
-    silent = Transformer(model.config, model.params | {k: v * 0 for k, v in model.params.items() if "unembed" in k})
+    silent = Transformer(
+        model.config, model.params | {k: v * 0 for k, v in model.params.items() if "unembed" in k}
+    )
     np.testing.assert_allclose(imported.as_run(silent, like, 4).losses, np.log([[4]]), rtol=1e-6)
 
 
 def test_the_room_is_entered_without_jax():
     code = "import sys, mnemoscope.cli.exchange; print('jax' in sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert loaded.stdout.strip() == "False"

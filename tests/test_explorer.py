@@ -26,15 +26,28 @@ from mnemoscope.training.loop import fit
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: nothing was clicked")
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium on this machine: nothing was clicked"
+)
 PATIENCE = 120_000  # milliseconds: a busy machine is slow, not wrong
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&<b>"
 SHAPES = {
     "two heads": (Permutation(repeat=0.3), ModelConfig(d_model=8, n_heads=2, d_mlp=16)),
-    "two layers, pre": (Permutation(), ModelConfig(d_model=8, n_heads=2, n_layers=2, d_mlp=12, norm="pre")),
-    "tied, post, no feed-forward": (Cycle(), ModelConfig(d_model=4, n_heads=1, d_mlp=0, norm="post", tied=True)),
-    "no bias": (Cycle(n_symbols=26, length=5), ModelConfig(d_model=2, n_heads=1, d_mlp=4, bias=False)),
+    "two layers, pre": (
+        Permutation(),
+        ModelConfig(d_model=8, n_heads=2, n_layers=2, d_mlp=12, norm="pre"),
+    ),
+    "tied, post, no feed-forward": (
+        Cycle(),
+        ModelConfig(d_model=4, n_heads=1, d_mlp=0, norm="post", tied=True),
+    ),
+    "no bias": (
+        Cycle(n_symbols=26, length=5),
+        ModelConfig(d_model=2, n_heads=1, d_mlp=4, bias=False),
+    ),
     "wide": (Permutation(n_symbols=4), ModelConfig(d_model=32, n_heads=4, d_mlp=64, norm="post")),
 }
 
@@ -49,7 +62,9 @@ def planted(name, task, model, seeds=3):
     spec = Spec(task=task, model=model, steps=30, batch=16, snapshots=4)
     rng, looks = np.random.default_rng(0), len(spec.snapshot_steps())
     snapshots = {
-        name: (name.endswith(".w") + 0.3 * rng.normal(size=(seeds, looks, *size))).astype(np.float32)
+        name: (name.endswith(".w") + 0.3 * rng.normal(size=(seeds, looks, *size))).astype(
+            np.float32
+        )
         for name, size in parameter_shapes(model, task.d_vocab, task.n_ctx).items()
     }
     stops, losses = np.array([10, 20, 30]), rng.uniform(1, 2, (seeds, 3)).astype(np.float32)
@@ -61,7 +76,10 @@ def planted(name, task, model, seeds=3):
 def pieces():
     """One of them trained."""
     first, *others = SHAPES.items()
-    return {name: make(name, *shape) for make, (name, shape) in ((piece, first), *((planted, one) for one in others))}
+    return {
+        name: make(name, *shape)
+        for make, (name, shape) in ((piece, first), *((planted, one) for one in others))
+    }
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +91,13 @@ def address(pieces, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: nothing was clicked")
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: nothing was clicked"
+    )
     with sync_api.sync_playwright() as play:
-        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE)
+        found = play.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE
+        )
         yield found
         found.close()
 
@@ -86,11 +108,20 @@ def tab(browser, address):
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(PATIENCE)
     tab, trouble = context.new_page(), []
-    tab.on("console", lambda message: trouble.append(message.text) if message.type in ("error", "warning") else None)
+    tab.on(
+        "console",
+        lambda message: (
+            trouble.append(message.text) if message.type in ("error", "warning") else None
+        ),
+    )
     tab.on("pageerror", lambda error: trouble.append(str(error)))
     tab.on(
         "request",
-        lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else trouble.append(request.url),
+        lambda request: (
+            None
+            if request.url.startswith(("file:", "data:", "blob:"))
+            else trouble.append(request.url)
+        ),
     )
     tab.goto(address)
     tab.wait_for_selector(".badge")
@@ -158,7 +189,9 @@ def test_prompts_are_typed_clicked_drawn_and_checked(tab, pieces):
     tab.fill("#typed", "1234512345")
     assert "10 tokens are too many" in tab.text_content("#warning")
     tab.fill("#typed", "2425")
-    assert "2 is paired with 4 and with 5: no permutation does that." in tab.text_content("#warning")
+    assert "2 is paired with 4 and with 5: no permutation does that." in tab.text_content(
+        "#warning"
+    )
     tab.click("#presets button:has-text('the paper\\'s trap')")
     assert tab.input_value("#typed") == "245345322"
     assert tab.text_content("#warning") == ""
@@ -176,7 +209,9 @@ def test_answers_and_oracles_are_the_exact_ones(tab, pieces):
     tab.fill("#typed", "".join(map(str, prompt)))
     numbers, run = shown(tab), pieces["two heads"].run
     model, task = run.model(0), run.spec.task
-    np.testing.assert_allclose(numbers["probabilities"], jax.nn.softmax(model(jnp.array(prompt))), atol=1e-5)
+    np.testing.assert_allclose(
+        numbers["probabilities"], jax.nn.softmax(model(jnp.array(prompt))), atol=1e-5
+    )
     everything = np.asarray(task.posterior(jnp.array(prompt)))
     trained = np.asarray(task.posterior(jnp.array(prompt), run.world(0).train))
     for step, exact in enumerate(numbers["exact"]):
@@ -239,7 +274,9 @@ def test_the_keyboard_is_enough(tab):
     assert shown(tab)["force"] == {"0.0": {"1": 1}}
     tab.focus("[data-key='off-0.0-zero']")
     tab.keyboard.press("Space")
-    assert tab.evaluate("document.activeElement.dataset.key") == "off-0.0-zero"  # focus survives the redrawing
+    assert (
+        tab.evaluate("document.activeElement.dataset.key") == "off-0.0-zero"
+    )  # focus survives the redrawing
     tab.focus("#time")
     tab.keyboard.press("ArrowLeft")
     assert tab.text_content("#step") != "step 30 of 30"
@@ -254,7 +291,9 @@ def test_time_seed_and_model_are_followed_everywhere(tab, pieces):
     steps = run.spec.snapshot_steps()
     tab.fill("#typed", "2431")
     for at in range(len(steps)):
-        tab.evaluate(f"const t = document.getElementById('time'); t.value = {at}; t.dispatchEvent(new Event('input'))")
+        tab.evaluate(
+            f"const t = document.getElementById('time'); t.value = {at}; t.dispatchEvent(new Event('input'))"
+        )
         assert tab.text_content("#step") == f"step {steps[at]} of {steps[-1]}"
         expected = jax.nn.softmax(run.model(0, at)(jnp.array([2, 4, 3, 1])))
         np.testing.assert_allclose(shown(tab)["probabilities"], expected, atol=1e-5)
@@ -330,12 +369,18 @@ def test_open_numbers_follow_time_and_edits(tab, pieces):
     tab.fill("#typed", "2431")
     unfold(tab, 0)
     for at in (0, 3):
-        tab.evaluate(f"const t = document.getElementById('time'); t.value = {at}; t.dispatchEvent(new Event('input'))")
+        tab.evaluate(
+            f"const t = document.getElementById('time'); t.value = {at}; t.dispatchEvent(new Event('input'))"
+        )
         cell = tab.text_content("[data-key='n-X-1-0']")
         params = {name: np.asarray(value) for name, value in run.model(0, at).params.items()}
-        assert float(cell) == pytest.approx(params["embed.W_E"][4, 0] + params["pos_embed.W_pos"][1, 0], abs=6e-4)
+        assert float(cell) == pytest.approx(
+            params["embed.W_E"][4, 0] + params["pos_embed.W_pos"][1, 0], abs=6e-4
+        )
     unfold(tab, 1)
-    tab.wait_for_function("document.querySelectorAll('#walk details[open]').length === 1")  # one at a time
+    tab.wait_for_function(
+        "document.querySelectorAll('#walk details[open]').length === 1"
+    )  # one at a time
     tab.click("[data-key='off-0.0-zero']")
     assert {tab.text_content(f"[data-key='n-Z_h0-{i}-0']") for i in range(4)} == {"0.000"}
 
@@ -360,7 +405,9 @@ def test_the_address_holds_the_whole_view(tab, browser):
     tab.click("[data-key='off-mlp1-zero']")
     tab.click("[data-key='cell-0.1-2-1']")
     tab.click("[data-key='even-1.1-3']")
-    tab.evaluate("const t = document.getElementById('time'); t.value = 2; t.dispatchEvent(new Event('input'))")
+    tab.evaluate(
+        "const t = document.getElementById('time'); t.value = 2; t.dispatchEvent(new Event('input'))"
+    )
     unfold(tab, 1)
     first = shown(tab)
     other = browser.new_page()
@@ -374,7 +421,12 @@ def test_the_address_holds_the_whole_view(tab, browser):
 
 @needs_browser
 @pytest.mark.parametrize(
-    "address_end", ["#run=none&seed=x&at=-4&prompt=99&off=9.9:zero,mlp7:mean&force=a:b", "#%%%", "#at=1e9&open=abc"]
+    "address_end",
+    [
+        "#run=none&seed=x&at=-4&prompt=99&off=9.9:zero,mlp7:mean&force=a:b",
+        "#%%%",
+        "#at=1e9&open=abc",
+    ],
 )
 def test_a_broken_address_shows_the_page_all_the_same(tab, address, address_end):
     tab.goto("about:blank")
@@ -433,9 +485,13 @@ def test_what_is_packed_is_the_run(pieces):
 
 def test_the_site_explores_a_setting_whose_seeds_lie_in_several_blocks(tmp_path, monkeypatch):
     """As they do after a run with fewer seeds, or one that was cut."""
-    spec = Spec(task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), steps=3, batch=4)
+    spec = Spec(
+        task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), steps=3, batch=4
+    )
     store = Store(tmp_path)
-    study = dataclasses.replace(STUDIES["remember"], settings=lambda _: {"x": Setting(spec, 4)}, explore=("x",))
+    study = dataclasses.replace(
+        STUDIES["remember"], settings=lambda _: {"x": Setting(spec, 4)}, explore=("x",)
+    )
     monkeypatch.setattr("mnemoscope.report.site.STUDIES", {"remember": study})
     assert site_pieces(store) == []
     for seeds in (range(2), range(4)):
@@ -452,23 +508,32 @@ def test_too_many_seeds_leave_the_page_small(pieces, monkeypatch):
 def test_skills_are_measured_once(pieces, tmp_path, monkeypatch):
     store, each = Store(tmp_path), pieces["two heads"]
     first = pack_run(each, store)
-    monkeypatch.setattr("mnemoscope.explorer.pack.over_seeds", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(
+        "mnemoscope.explorer.pack.over_seeds", lambda *_: pytest.fail("measured again")
+    )
     assert pack_run(each, store) == first
 
 
 def test_bad_choices_are_one_line(tmp_path, pieces):
-    with pytest.raises(UserError, match=r"no runs to explore in .*; make some with 'mnemoscope run remember'"):
+    with pytest.raises(
+        UserError, match=r"no runs to explore in .*; make some with 'mnemoscope run remember'"
+    ):
         cli.explore(store=tmp_path)
-    with pytest.raises(UserError, match=r"no stored run starts with 'abc'; there are: none are stored"):
+    with pytest.raises(
+        UserError, match=r"no stored run starts with 'abc'; there are: none are stored"
+    ):
         cli.explore(("abc",), store=tmp_path)
-    with pytest.raises(UserError, match=r"--seeds takes whole numbers separated by commas, got '1;2'"):
+    with pytest.raises(
+        UserError, match=r"--seeds takes whole numbers separated by commas, got '1;2'"
+    ):
         cli.explore(("abc",), seeds="1;2", store=tmp_path)
     each = pieces["two heads"]
     with pytest.raises(UserError, match=r"no seed 7 in run .*; allowed: 0, 1, 2"):
         pack_run(ExplorerRun(each.id, "x", "", each.run, (7,)))
     lost = dataclasses.replace(each.run, good_steps=np.array([0, 30, 30]))
     with pytest.raises(
-        UserError, match=r"seed 0 of run .* diverged: there are no numbers to show; choose others with --seeds"
+        UserError,
+        match=r"seed 0 of run .* diverged: there are no numbers to show; choose others with --seeds",
     ):
         pack_run(ExplorerRun(each.id, "x", "", lost, (0,)))
     assert piece_of(lost, "x").carried == (1, 2)

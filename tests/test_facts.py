@@ -44,7 +44,13 @@ def test_sequences_hold_one_subject_one_relation_noise_and_the_end():
     assert (targets[:, -1] // 2 == r).all(), "the answer lies in the block of its relation"
     np.testing.assert_array_equal(weights, np.eye(7)[[6] * len(tokens)])
     # every token, and every pair of places, comes up as often as it should
-    places = Counter(zip((kind == "s").argmax(axis=1).tolist(), (kind == "r").argmax(axis=1).tolist(), strict=True))
+    places = Counter(
+        zip(
+            (kind == "s").argmax(axis=1).tolist(),
+            (kind == "r").argmax(axis=1).tolist(),
+            strict=True,
+        )
+    )
     assert len(places) == 6 * 5
     for counts, n in (
         (Counter(s.tolist()), 5),
@@ -166,7 +172,10 @@ def test_the_linear_model_is_the_formula():
     rng = np.random.default_rng(0)
     params = init(LINEAR, TASK.d_vocab, TASK.n_ctx, TASK.d_vocab_out, key=jax.random.key(0))
     a, v = rng.normal(size=(41, 41)), rng.normal(size=(41, 32))
-    params |= {"blocks.0.attn.W_K": jnp.asarray(a.T[None], float), "unembed.W_U": jnp.asarray(v, float)}
+    params |= {
+        "blocks.0.attn.W_K": jnp.asarray(a.T[None], float),
+        "unembed.W_U": jnp.asarray(v, float),
+    }
     tokens = np.asarray(batch_of(TASK, world_of(TASK), 1).tokens)[0]
     expected = v.T @ sum(a[40, t] * np.eye(41)[t] for t in tokens)
     for logits in (
@@ -183,7 +192,14 @@ HIGH, MIDDLE, NOTHING = math.log(32), math.log(8), 0.01
 
 def looked_at(loss, distance, subject, right=1.0):
     """A run whose looks say this, the same for every seed."""
-    spec = Spec(task=TASK, model=LINEAR, optimiser=SGD(lr=0.1), steps=100, watch="facts", looks=len(loss) - 1)
+    spec = Spec(
+        task=TASK,
+        model=LINEAR,
+        optimiser=SGD(lr=0.1),
+        steps=100,
+        watch="facts",
+        looks=len(loss) - 1,
+    )
     seen = {
         "loss, both": loss, "loss, relation": loss, "loss, subject": subject, "distance to p(a | r)": distance,
         "right": [right] * len(loss), "p(a)": np.full((len(loss), 32), 1 / 32),
@@ -202,7 +218,10 @@ PLATEAU = (
     ("curves", "verdict"),
     [
         (PLATEAU, "reproduced"),
-        (([HIGH, HIGH, MIDDLE, 0.5, 0.2, 0.05, 0.01], PLATEAU[1], PLATEAU[2]), "refuted"),  # at one look only
+        (
+            ([HIGH, HIGH, MIDDLE, 0.5, 0.2, 0.05, 0.01], PLATEAU[1], PLATEAU[2]),
+            "refuted",
+        ),  # at one look only
         ((PLATEAU[0], [0.5] * 7, PLATEAU[2]), "refuted"),  # the loss of p(a | r), but other answers
         ((PLATEAU[0], PLATEAU[1], [math.log(4)] * 7), "refuted"),  # the subject is known
         (([HIGH] * 2 + [MIDDLE] * 5, PLATEAU[1], PLATEAU[2]), "refuted"),  # it never comes to know
@@ -262,8 +281,13 @@ def watched():
         spec = STUDY.settings("full")[name].spec
         watch = watch_of(spec)
         params = silent(spec)
-        found[name] = jax.jit(lambda params, s=spec, w=watch: w(Transformer(s.model, params), world))(params)
-    return {kind: {name: np.asarray(x, float) for name, x in seen.items()} for kind, seen in found.items()}
+        found[name] = jax.jit(
+            lambda params, s=spec, w=watch: w(Transformer(s.model, params), world)
+        )(params)
+    return {
+        kind: {name: np.asarray(x, float) for name, x in seen.items()}
+        for kind, seen in found.items()
+    }
 
 
 def test_written_linear_models_are_read_as_they_were_written(watched):
@@ -287,8 +311,16 @@ def test_written_linear_models_are_read_as_they_were_written(watched):
     ("way", "zero", "plateau"),
     [
         ((IGNORANT, MAKES_UP, MAKES_UP, ALMOST, KNOWS), "reproduced", "reproduced"),
-        ((IGNORANT, IGNORANT, ALMOST, ALMOST, KNOWS), "reproduced", "refuted"),  # it never makes anything up
-        ((IGNORANT, IGNORANT, MAKES_UP, MAKES_UP, MAKES_UP), "refuted", "refuted"),  # and here it never stops
+        (
+            (IGNORANT, IGNORANT, ALMOST, ALMOST, KNOWS),
+            "reproduced",
+            "refuted",
+        ),  # it never makes anything up
+        (
+            (IGNORANT, IGNORANT, MAKES_UP, MAKES_UP, MAKES_UP),
+            "refuted",
+            "refuted",
+        ),  # and here it never stops
         ((IGNORANT, IGNORANT, IGNORANT, IGNORANT, IGNORANT), "refuted", "refuted"),
     ],
 )
@@ -298,7 +330,10 @@ def test_judges_of_trained_settings_read_what_is_watched(way, zero, plateau, wat
     def run(name, kinds):
         spec = STUDY.settings("full")[name].spec.model_copy(update={"looks": 4})
         return planted(
-            spec, observed={series: [watched[kind][series] for kind in kinds] for series in watched[name_of]}
+            spec,
+            observed={
+                series: [watched[kind][series] for kind in kinds] for series in watched[name_of]
+            },
         )
 
     name_of = IGNORANT
@@ -325,7 +360,9 @@ def test_trained_models_start_as_the_sources():
     for name, length in expected.items():
         assert np.std(drawn[f"blocks.0.{name}"]) == pytest.approx(length, rel=0.03), name
     assert not jnp.any(drawn["blocks.0.mlp.b_in"])
-    embedded, queries = (np.asarray(drawn[name]).ravel()[:20000] for name in ("embed.W_E", "blocks.0.attn.W_Q"))
+    embedded, queries = (
+        np.asarray(drawn[name]).ravel()[:20000] for name in ("embed.W_E", "blocks.0.attn.W_Q")
+    )
     assert abs(np.corrcoef(embedded, queries)[0, 1]) < 0.05, "each from a key of its own"
 
 
@@ -337,17 +374,27 @@ def test_the_sweeps_model_is_the_one_written_out():
     plain = {name: drawn[f"blocks.0.{place}"] for name, place in (
         ("Q", "attn.W_Q"), ("K", "attn.W_K"), ("V", "attn.W_V"), ("in", "mlp.W_in"), ("bias", "mlp.b_in"), ("out", "mlp.W_out"),
     )}  # fmt: skip
-    plain |= {"E": drawn["embed.W_E"], "U": drawn["unembed.W_U"].T, "O": drawn["blocks.0.attn.W_O"].reshape(3 * 8, 32)}
+    plain |= {
+        "E": drawn["embed.W_E"],
+        "U": drawn["unembed.W_U"].T,
+        "O": drawn["blocks.0.attn.W_O"].reshape(3 * 8, 32),
+    }
     answer = world_of(task, 2).answer
     tokens, told = jax.jit(facts_plain.sample, static_argnums=2)(jax.random.key(3), answer, 50)
-    found = jax.jit(lambda tokens: token_counts.last_logits(shape.model(), drawn, tokens, task.asks_from))(tokens)
+    found = jax.jit(
+        lambda tokens: token_counts.last_logits(shape.model(), drawn, tokens, task.asks_from)
+    )(tokens)
     np.testing.assert_allclose(jax.jit(facts_plain.logits)(plain, tokens), found, atol=2e-5)
     row = np.asarray(tokens[0])
     assert told[0] == answer[row[row < 6][0], row[(row >= 6) & (row < 12)][0] - 6]
-    assert facts_plain.best_accuracy(0, 2, 2, 4, 1e-2, steps=128) > 1 / 4  # four facts: better than one of them
+    assert (
+        facts_plain.best_accuracy(0, 2, 2, 4, 1e-2, steps=128) > 1 / 4
+    )  # four facts: better than one of them
 
 
-SWEPT = sweep.Shape(d=8, n_heads=8, d_head=1, d_mlp=8, rates=(1e-2,), batch=128, steps=512, look=128)
+SWEPT = sweep.Shape(
+    d=8, n_heads=8, d_head=1, d_mlp=8, rates=(1e-2,), batch=128, steps=512, look=128
+)
 FEW_AND_MANY = np.array([0, 0]), np.array([2, 12]), np.array([8, 8])
 
 
@@ -372,10 +419,14 @@ def test_the_best_rate_counts_and_any_number_of_cells_will_do():
 
 
 def test_the_boundary_of_the_grid_is_the_published_one():
-    assert trained.should_recall(32, 8, 5, 52)  # at the wall: 32 * 52 = 1664 >= 2300 - 1280 / 2 = 1660
+    assert trained.should_recall(
+        32, 8, 5, 52
+    )  # at the wall: 32 * 52 = 1664 >= 2300 - 1280 / 2 = 1660
     assert not trained.should_recall(32, 8, 5, 51)
     assert not trained.should_recall(32, 8, 4, 128)  # left of the wall
-    expected = np.array([[trained.should_recall(32, 8, h, m) for m in trained.HIDDEN] for h in trained.HEADS])
+    expected = np.array(
+        [[trained.should_recall(32, 8, h, m) for m in trained.HIDDEN] for h in trained.HEADS]
+    )
     as_published = np.repeat(expected[:, :, None], 8, axis=2).astype(float)
     assert trained.judge_grid(as_published).verdict == "reproduced"
     assert trained.judge_grid(np.zeros_like(as_published)).verdict == "refuted"
@@ -395,7 +446,9 @@ def stored(facts):
     def capacity(shape, hidden, seeds, guess, room):
         assert len(guess) == len(hidden)
         assert room > max(guess)
-        return np.array([[round(facts(shape.parameters(m), m / shape.d) ** 0.5)] * seeds for m in hidden])
+        return np.array(
+            [[round(facts(shape.parameters(m), m / shape.d) ** 0.5)] * seeds for m in hidden]
+        )
 
     return capacity
 
@@ -404,7 +457,10 @@ def stored(facts):
     ("facts", "verdict"),
     [
         (lambda n, m: 0.15 * n, "reproduced"),
-        (lambda n, m: 0.15 * n * (1.3 if m > 1 else 0.7), "reproduced"),  # shares differ by less than a factor of 2
+        (
+            lambda n, m: 0.15 * n * (1.3 if m > 1 else 0.7),
+            "reproduced",
+        ),  # shares differ by less than a factor of 2
         (lambda n, m: 0.15 * n * (1.5 if m > 1 else 0.5), "partly"),
         (lambda n, m: 0.05 * n, "partly"),  # in proportion, but fewer than half as many
         (lambda n, m: 0.4 * n, "partly"),
@@ -417,8 +473,12 @@ def test_stored_facts_against_parameters(facts, verdict, monkeypatch):
     monkeypatch.setattr(trained, "capacity", stored(facts))
     outcome = trained.stored_facts(evidence_of())
     assert outcome.verdict == verdict, outcome.sentence
-    assert set(outcome.by_seed) == {f"H d_h = {a} d, m = {b} d" for a in ("0.5", "2") for b in ("0.5", "2")}
-    assert trained.stored_facts(evidence_of(scale="quick")).verdict == "undecided", "it has one share only"
+    assert set(outcome.by_seed) == {
+        f"H d_h = {a} d, m = {b} d" for a in ("0.5", "2") for b in ("0.5", "2")
+    }
+    assert trained.stored_facts(evidence_of(scale="quick")).verdict == "undecided", (
+        "it has one share only"
+    )
 
 
 def test_the_search_for_capacity_finds_what_fits(monkeypatch):
@@ -449,7 +509,11 @@ def recalled_from(width):
     ("width", "full", "quick"),
     [
         (lambda s, mlp: 4 * s, "reproduced", "reproduced"),  # attention: 4 * 2 s * 4 s parameters
-        (lambda s, mlp: 4 * s if mlp else s**2, "partly", "undecided"),  # s^3 parameters for s^2 facts
+        (
+            lambda s, mlp: 4 * s if mlp else s**2,
+            "partly",
+            "undecided",
+        ),  # s^3 parameters for s^2 facts
         (lambda s, mlp: s**2 if mlp else 4 * s, "partly", "undecided"),
         (lambda s, mlp: s**2, "refuted", "undecided"),
         (lambda s, mlp: 40, "refuted", "undecided"),  # too few parameters would be no less a wonder
@@ -464,7 +528,9 @@ def test_hand_built_models_are_judged_by_their_slopes(width, full, quick, monkey
 
 def test_a_size_that_is_never_recalled_settles_nothing(monkeypatch):
     monkeypatch.setattr(built, "recall", recalled_from(lambda s, mlp: 4 * s if s < 64 else 10**6))
-    with pytest.raises(NotSettledError, match="Some size is not recalled even at 64 dimensions for each subject"):
+    with pytest.raises(
+        NotSettledError, match="Some size is not recalled even at 64 dimensions for each subject"
+    ):
         built.hand_built(evidence_of())
 
 
@@ -496,7 +562,8 @@ def tiny(spec: Spec) -> Spec:
 def test_what_is_written_for_plain_transformers_says_no():
     run = fit(tiny(STUDY.settings("quick")["linear"].spec), range(1))
     with pytest.raises(
-        UserError, match="a walk is written for a plain transformer's attention; this model has positions=False"
+        UserError,
+        match="a walk is written for a plain transformer's attention; this model has positions=False",
     ):
         walk(run.model(0), [0, 1, 40], TASK.token_names)
     with pytest.raises(

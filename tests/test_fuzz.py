@@ -92,7 +92,17 @@ def test_the_harness_sees_what_it_should(monkeypatch):
         assert knock("config", None)[0] == "offence"
 
 
-FORBIDDEN = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "yaml", "torch"}
+FORBIDDEN = {
+    "pickle",
+    "cPickle",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "shelve",
+    "marshal",
+    "yaml",
+    "torch",
+}
 
 
 def dangers(tree):
@@ -102,8 +112,15 @@ def dangers(tree):
         names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         yield from (name for name in names if name.split(".")[0] in FORBIDDEN)
         if isinstance(node, ast.Call):
-            called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-            if isinstance(node.func, ast.Name) and called in ("eval", "exec", "compile", "__import__"):
+            called = (
+                node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            )
+            if isinstance(node.func, ast.Name) and called in (
+                "eval",
+                "exec",
+                "compile",
+                "__import__",
+            ):
                 yield called
             yield from (word.arg for word in node.keywords if word.arg == "allow_pickle")
 
@@ -138,7 +155,9 @@ def reseal(kept, **fields):
     return kept.rows(again.spec)[0]
 
 
-@pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "runs/../../outside", "index.sqlite3", "."])
+@pytest.mark.parametrize(
+    "name", ["../outside", "/etc/passwd", "runs/../../outside", "index.sqlite3", "."]
+)
 def test_a_sealed_row_leads_nowhere(stored, name):
     outside = stored.folder.parent / "outside"
     row = reseal(stored, file=name, bytes=5, sha256=sha256(b"sings"))
@@ -160,7 +179,9 @@ def test_a_sealed_row_leads_nowhere(stored, name):
 def test_links_out_of_a_store_are_not_followed(stored, tmp_path):
     (stored.folder / "ledger/quick/x.json.tmp").symlink_to(tmp_path / "outside")
     stored.write_text("ledger/quick/x.json", "mine")
-    assert stored.read_text("ledger/quick/x.json") == "mine", "the link gave way to a file of the store's own"
+    assert stored.read_text("ledger/quick/x.json") == "mine", (
+        "the link gave way to a file of the store's own"
+    )
     (stored.folder / "ledger/quick/y.json").symlink_to(tmp_path / "outside")
     with pytest.raises(UserError, match=r"y.json .* is damaged"):
         stored.read_text("ledger/quick/y.json")
@@ -242,11 +263,15 @@ def test_sealed_arrays_that_are_not_the_runs_are_refused(stored, change):
 
 def test_a_sealed_spec_is_the_one_it_is_kept_under(stored):
     other = SPEC.model_copy(update={"batch": 5}).canonical_json()
-    with pytest.raises(UserError, match="its Spec or its seeds are not those that it is kept under"):
+    with pytest.raises(
+        UserError, match="its Spec or its seeds are not those that it is kept under"
+    ):
         stored.load(reseal(stored, spec_json=other))
 
 
-@pytest.mark.parametrize("text", ["7", "{", '{"model": 7}', "[" * 5000, json.dumps({"task": "[/]"})])
+@pytest.mark.parametrize(
+    "text", ["7", "{", '{"model": 7}', "[" * 5000, json.dumps({"task": "[/]"})]
+)
 def test_runs_of_which_the_spec_cannot_be_read_are_listed_all_the_same(stored, text):
     reseal(stored, spec_json=text, made="[/] \x1b[31m")
     assert asked("runs", "--store", str(stored.folder))
@@ -259,7 +284,9 @@ def test_compiled_programs_do_not_come_with_a_store(stored, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(stored.folder.parent / "cache"))
     assert compiled() == stored.folder.parent / "cache" / "mnemoscope" / "compiled"
     asked = []
-    monkeypatch.setattr("mnemoscope.execution.local.use_all_devices", lambda cache=None: asked.append(cache))
+    monkeypatch.setattr(
+        "mnemoscope.execution.local.use_all_devices", lambda cache=None: asked.append(cache)
+    )
     with pytest.raises(UserError):
         cli.explore((SPEC.digest(),), seeds="99", store=stored.folder)
     assert asked == [compiled()]
@@ -290,14 +317,22 @@ def test_markdown_of_a_ledger_holds_no_tags():
     entry = Entry(id=bad, statement=bad, source_figure=bad, criterion=bad, verdict="partly", value=None, interval=None, seeds=0,
                   failed_seeds=0, sentence=bad)  # fmt: skip
     book = Ledger(
-        study=bad, scale="quick", command=f"`{bad}", hardware=bad, versions={bad: bad}, finished=bad, claims=(entry,)
+        study=bad,
+        scale="quick",
+        command=f"`{bad}",
+        hardware=bad,
+        versions={bad: bad},
+        finished=bad,
+        claims=(entry,),
     )
     outside = "".join(markdown(book).split("`")[::2])  # what stands between backticks is code
     assert "<script" not in outside
     assert "a < b" in outside
 
 
-@pytest.mark.skipif(find_spec("gguf") is None, reason="gguf is not installed: no GGUF file was written or read")
+@pytest.mark.skipif(
+    find_spec("gguf") is None, reason="gguf is not installed: no GGUF file was written or read"
+)
 def test_a_count_beyond_the_end_of_a_gguf_file_is_not_counted_to(tmp_path):
     # one field, an array of 2^60 bytes of which none is there
     field = struct.pack("<Q", 1) + b"x" + struct.pack("<IIQ", 9, 0, 2**60)
@@ -308,7 +343,14 @@ def test_a_count_beyond_the_end_of_a_gguf_file_is_not_counted_to(tmp_path):
 
 def test_names_that_are_no_text_of_this_system(stored):
     assert asked("run", "walk", "--claims", "W3", "--store", str(stored.folder / "\udcff"))
-    assert asked("figure", "W3", "--store", str(stored.folder / "\udcff"), "--out", str(stored.folder / "\udcff.svg"))
+    assert asked(
+        "figure",
+        "W3",
+        "--store",
+        str(stored.folder / "\udcff"),
+        "--out",
+        str(stored.folder / "\udcff.svg"),
+    )
 
 
 def test_half_a_character_is_no_text():

@@ -33,10 +33,14 @@ from mnemoscope.training.optimizers import Adam
 from mnemoscope.training.spec import Spec
 
 NO_GPU = (
-    None if jax.default_backend() == "gpu" else f"no GPU here (JAX has {jax.default_backend()}): nothing was tested"
+    None
+    if jax.default_backend() == "gpu"
+    else f"no GPU here (JAX has {jax.default_backend()}): nothing was tested"
 )
 D_VOCAB, N_CTX, READ = 6, 9, (0, 2, 4, 6, 8)
-KERNEL_TOLERANCE = 2e-5  # of the length of the gradient; both routes are float32, and TF32 would be off by 1e-3
+KERNEL_TOLERANCE = (
+    2e-5  # of the length of the gradient; both routes are float32, and TF32 would be off by 1e-3
+)
 GOLDEN_TOLERANCE = 2e-3  # of a loss: rounding grows along a training
 FIGURES = {}  # of the test under way
 
@@ -56,7 +60,9 @@ def test_the_kernel_has_the_loss_and_gradient_of_the_plain_pass():
         (24, 3, "post", 1),
         (8, 1, "pre", 2),
     ):
-        config = ModelConfig(d_model=d_model, n_heads=n_heads, norm=norm, n_layers=n_layers, d_mlp=8)
+        config = ModelConfig(
+            d_model=d_model, n_heads=n_heads, norm=norm, n_layers=n_layers, d_mlp=8
+        )
         rng = np.random.default_rng(0)
         params = {
             name: jnp.asarray(float(name.endswith(".w")) + 0.3 * rng.normal(size=size), jnp.float32)
@@ -72,11 +78,18 @@ def test_the_kernel_has_the_loss_and_gradient_of_the_plain_pass():
 
         lowered = jax.jit(lambda p, route=route: route(p, False)).lower(params)
         assert "triton" in lowered.as_text().lower(), "the kernel is in the program"
-        quick, plain = lowered.compile()(params), jax.jit(lambda p, route=route: route(p, True))(params)
+        quick, plain = (
+            lowered.compile()(params),
+            jax.jit(lambda p, route=route: route(p, True))(params),
+        )
         size = np.sqrt(sum(float(jnp.square(g).sum()) for g in plain[1].values()))
-        apart = np.sqrt(sum(float(jnp.square(quick[1][name] - g).sum()) for name, g in plain[1].items()))
+        apart = np.sqrt(
+            sum(float(jnp.square(quick[1][name] - g).sum()) for name, g in plain[1].items())
+        )
         off = abs(float(quick[0] - plain[0])) / float(plain[0])
-        FIGURES[f"d={d_model} h={n_heads} {norm} l={n_layers}"] = f"loss {off:.1e}, gradient {apart / size:.1e}"
+        FIGURES[f"d={d_model} h={n_heads} {norm} l={n_layers}"] = (
+            f"loss {off:.1e}, gradient {apart / size:.1e}"
+        )
         assert off < KERNEL_TOLERANCE, FIGURES
         assert apart / size < KERNEL_TOLERANCE, FIGURES
 
@@ -105,7 +118,9 @@ def test_a_seed_trains_the_same_alone_and_among_1024():
     assert together.finished.all()
     for seed in (0, 511, 1023):
         alone, beside = fit(spec, [seed]).model(seed).params, together.model(seed).params
-        apart[seed] = max(float(np.abs(np.asarray(alone[n]) - np.asarray(beside[n])).max()) for n in alone)
+        apart[seed] = max(
+            float(np.abs(np.asarray(alone[n]) - np.asarray(beside[n])).max()) for n in alone
+        )
     other = together.model(1).params["embed.W_E"] - together.model(0).params["embed.W_E"]
     FIGURES.update({"alone and beside": apart, "two seeds": float(np.abs(np.asarray(other)).max())})
     assert FIGURES["two seeds"] > 0.1, FIGURES
@@ -121,7 +136,9 @@ def test_what_is_drawn_is_what_a_cpu_draws():
 
 def test_a_stored_seed_is_trained_again_and_compared():
     """On a GPU the start and the first loss to a tolerance; a program that is compiled anew may sum in another order."""
-    spec = Spec(task=Permutation(), model=ModelConfig(d_model=16, n_heads=2, d_mlp=32), steps=200, batch=128)
+    spec = Spec(
+        task=Permutation(), model=ModelConfig(d_model=16, n_heads=2, d_mlp=32), steps=200, batch=128
+    )
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
         run = local.obtain(store, spec, range(64))
@@ -146,11 +163,15 @@ def test_a_block_that_does_not_fit_is_cut():
         with suppress(InterruptedError):
             local.obtain(store, spec, range(seeds), progress=_stop_after_a_step)
     cut = [
-        str(each.message) for each in said if issubclass(each.category, Notice) and "do not fit" in str(each.message)
+        str(each.message)
+        for each in said
+        if issubclass(each.category, Notice) and "do not fit" in str(each.message)
     ]
     FIGURES.update({"seeds": seeds, "notices": cut})
     assert cut, "nothing was cut"
-    assert cut[0].startswith(f"{seeds} seeds at once do not fit the device's memory; going on with {seeds // 2}"), cut
+    assert cut[0].startswith(
+        f"{seeds} seeds at once do not fit the device's memory; going on with {seeds // 2}"
+    ), cut
 
 
 def _stop_after_a_step(done, total):

@@ -51,7 +51,10 @@ def population_loss(task, config, params):
     is_q = rows[:, :-1] == np.array([q for q, *_ in found])[:, None]
     weights = p[:, None] * (is_q & (np.cumsum(is_q, axis=1) >= 2))
     logits = jax.vmap(lambda row: forward(config, params, row)[0])(rows[:, :-1])
-    losses = jax.nn.logsumexp(logits, axis=-1) - jnp.take_along_axis(logits, rows[:, 1:, None], axis=-1)[..., 0]
+    losses = (
+        jax.nn.logsumexp(logits, axis=-1)
+        - jnp.take_along_axis(logits, rows[:, 1:, None], axis=-1)[..., 0]
+    )
     return (losses * weights).sum() / weights.sum()
 
 
@@ -61,7 +64,9 @@ def test_the_exact_gradient_is_that_of_the_listed_population(outputs):
     exact = output_gradient(task)
     with jax.enable_x64(True):
         config, params = theorem_model(task)
-        params = {name: jnp.asarray(np.asarray(value), np.float64) for name, value in params.items()}
+        params = {
+            name: jnp.asarray(np.asarray(value), np.float64) for name, value in params.items()
+        }
 
         @jax.jit
         def at(w):
@@ -70,7 +75,12 @@ def test_the_exact_gradient_is_that_of_the_listed_population(outputs):
         zero = params[OUTPUT][0]
         np.testing.assert_allclose(jax.jit(jax.grad(at))(zero), exact, atol=1e-12)
         rng, n = np.random.default_rng(0), task.d_vocab
-        for i, j in [(0, -1), (n, -2), (n + task.length, -n), *rng.integers(0, zero.shape[0], (3, 2))]:
+        for i, j in [
+            (0, -1),
+            (n, -2),
+            (n + task.length, -n),
+            *rng.integers(0, zero.shape[0], (3, 2)),
+        ]:
             step = jnp.zeros_like(zero).at[i, j].set(1e-5)
             slope = (at(zero + step) - at(zero - step)) / 2e-5
             assert float(slope) == pytest.approx(exact[i, j], abs=1e-9)
@@ -99,17 +109,26 @@ def test_sampled_gradients_are_slopes_of_the_sampled_loss(name):
         task = theorem_task(4, 6)
         config, params = theorem_model(task)
         rng = np.random.default_rng(2)
-        params = {k: jnp.asarray(np.asarray(v) + 0.3 * rng.normal(size=v.shape), np.float64) for k, v in params.items()}
+        params = {
+            k: jnp.asarray(np.asarray(v) + 0.3 * rng.normal(size=v.shape), np.float64)
+            for k, v in params.items()
+        }
         key = jax.random.key(4)
-        found = jax.jit(lambda key: sampled_gradient(task, config, params, name, 2, 8, key=key))(key)
+        found = jax.jit(lambda key: sampled_gradient(task, config, params, name, 2, 8, key=key))(
+            key
+        )
         keys = jnp.concatenate([jax.random.split(one, 8) for one in jax.random.split(key, 2)])
         drawn = jax.jit(jax.vmap(lambda key: task.sample((), key=key)))(keys)
 
         @jax.jit
         def at(w):
-            logits = jax.vmap(lambda row: forward(config, params | {name: w[None]}, row)[0])(drawn.tokens)
+            logits = jax.vmap(lambda row: forward(config, params | {name: w[None]}, row)[0])(
+                drawn.tokens
+            )
             own = jnp.take_along_axis(logits, drawn.targets[..., None], axis=-1)[..., 0]
-            return ((jax.nn.logsumexp(logits, axis=-1) - own) * drawn.weights).sum() / drawn.weights.sum()
+            return (
+                (jax.nn.logsumexp(logits, axis=-1) - own) * drawn.weights
+            ).sum() / drawn.weights.sum()
 
         way = jnp.asarray(rng.normal(size=params[name][0].shape))
         slope = (at(params[name][0] + 1e-5 * way) - at(params[name][0] - 1e-5 * way)) / 2e-5
@@ -128,7 +147,9 @@ def test_three_steps_write_three_memories():
     assert float(first_keys(model)) >= 0.75
     assert all(0 < float(e) < 0.5 for e in steps.errors.values())
     for name in params:
-        assert np.array_equal(steps.params[name], params[name]) != (name in (OUTPUT, SECOND_KEYS, FIRST_KEYS)), name
+        assert np.array_equal(steps.params[name], params[name]) != (
+            name in (OUTPUT, SECOND_KEYS, FIRST_KEYS)
+        ), name
 
 
 def test_exact_gradients_say_what_they_know():

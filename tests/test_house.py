@@ -28,7 +28,10 @@ ORDER = (
 LEVEL = {package: level for level, package in enumerate(ORDER)}
 FILES = sorted(HOME.rglob("*.py"))
 MODULES = {
-    ".".join(("mnemoscope", *file.relative_to(HOME).with_suffix("").parts)).removesuffix(".__init__") for file in FILES
+    ".".join(("mnemoscope", *file.relative_to(HOME).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    )
+    for file in FILES
 }
 
 
@@ -79,11 +82,20 @@ def graph():
     """Which modules each module imports when it is loaded: imports inside functions do not count."""
     found = {}
     for file in FILES:
-        name = ".".join(("mnemoscope", *file.relative_to(HOME).with_suffix("").parts)).removesuffix(".__init__")
-        top = ast.Module(
-            [node for node in ast.parse(file.read_text()).body if not isinstance(node, ast.FunctionDef)], []
+        name = ".".join(("mnemoscope", *file.relative_to(HOME).with_suffix("").parts)).removesuffix(
+            ".__init__"
         )
-        found[name] = {other for other in imported_modules(top) if other not in (name, "mnemoscope")}
+        top = ast.Module(
+            [
+                node
+                for node in ast.parse(file.read_text()).body
+                if not isinstance(node, ast.FunctionDef)
+            ],
+            [],
+        )
+        found[name] = {
+            other for other in imported_modules(top) if other not in (name, "mnemoscope")
+        }
     return found
 
 
@@ -116,4 +128,6 @@ def test_every_file_opens_with_its_idea(file):
             assert ast.get_docstring(node), f"{node.name} has no docstring"
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             arguments = [a for a in node.args.args + node.args.kwonlyargs if a.arg != "self"]
-            assert all(a.annotation for a in arguments), f"{node.name} has an argument without a type"
+            assert all(a.annotation for a in arguments), (
+                f"{node.name} has an argument without a type"
+            )

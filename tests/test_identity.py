@@ -131,7 +131,10 @@ def test_a_changed_constant_or_method_is_another_program(monkeypatch):
     monkeypatch.setattr(loss, "CHUNK", 64)
     monkeypatch.setattr(Permutation, "sample", Reversed.sample)
     names = [where for where, _ in trained_by().replaced]
-    assert names == ["mnemoscope.tasks.permutation.Permutation.sample", "mnemoscope.training.loss.CHUNK"]
+    assert names == [
+        "mnemoscope.tasks.permutation.Permutation.sample",
+        "mnemoscope.training.loss.CHUNK",
+    ]
     monkeypatch.undo()
     assert trained_by() == usual
 
@@ -155,7 +158,9 @@ def test_what_trains_is_all_in_the_fingerprint():
     # types, errors, this, and what shows or sends numbers
     harmless = ("axes", "config", "errors", "fingerprint", "notebook", "sinks")
     script = "import sys, mnemoscope.training.metrics; print(*[m for m in sys.modules if m.startswith('mnemoscope.')])"
-    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
     files = {fingerprint.PACKAGE.joinpath(*name.split(".")[1:]) for name in out.split()}
     modules = {file.with_suffix(".py") for file in files if file.with_suffix(".py").is_file()}
     covered = [fingerprint.PACKAGE / part for part in fingerprint.TRAINING]
@@ -192,7 +197,10 @@ def child(**environment):
 
     script = CHILD.format(tests=str(Path(__file__).parent))
     result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, **environment}
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
     )
     assert result.returncode == 0, result.stderr
     losses, worlds, origin = json.loads(result.stdout.splitlines()[-1])
@@ -211,7 +219,9 @@ def test_the_users_environment_changes_no_number():
 
 def test_flags_that_change_numbers_are_part_of_the_program(monkeypatch):
     usual = trained_by()
-    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3 --xla_cpu_multi_thread_eigen=false")
+    monkeypatch.setenv(
+        "XLA_FLAGS", "--xla_force_host_platform_device_count=3 --xla_cpu_multi_thread_eigen=false"
+    )
     assert trained_by().program() == trained_by().model_copy(update={"xla_flags": ()}).program()
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     assert trained_by().xla_flags == ("--xla_cpu_enable_fast_math=true",)
@@ -242,7 +252,9 @@ def other_program(monkeypatch, **changes):
 def test_seeds_of_two_programs_are_never_joined(store, monkeypatch):
     old = obtain(store, SPEC, range(3))
     other = other_program(monkeypatch)
-    with pytest.warns(Notice, match=r"was trained by Mnemoscope .*, not by this program; it is used as that"):
+    with pytest.warns(
+        Notice, match=r"was trained by Mnemoscope .*, not by this program; it is used as that"
+    ):
         again = obtain(store, SPEC, range(2))
     assert again.origins == old.origins, "what is finished is not repeated"
     more = obtain(store, SPEC, range(5))
@@ -294,15 +306,22 @@ def test_a_mixture_is_named_in_the_verdict(store, monkeypatch):
 
     def judged(run):
         evidence = Evidence("quick", {"a": Setting(SPEC, len(run.seeds))}, lambda name: run)
-        return evidence.finding(("a",), lambda evidence: Outcome("reproduced", 1.0, (1.0, 1.0), "So it is.")).sentence
+        return evidence.finding(
+            ("a",), lambda evidence: Outcome("reproduced", 1.0, (1.0, 1.0), "So it is.")
+        ).sentence
 
     assert judged(here) == "So it is."
     program = trained_by().program()[:8]
     version = trained_by().mnemoscope
     by = f"Mnemoscope {version}, program {program}, on"
-    assert judged(mixed) == f"So it is. Trained by {by} {trained_by().device}: a; {by} NVIDIA H200: a."
+    assert (
+        judged(mixed) == f"So it is. Trained by {by} {trained_by().device}: a; {by} NVIDIA H200: a."
+    )
     old = Run(**{**vars(here), "origins": (None,)})
-    assert judged(old) == "So it is. Trained by Mnemoscope 0.1, which kept no fingerprint, and judged by another."
+    assert (
+        judged(old)
+        == "So it is. Trained by Mnemoscope 0.1, which kept no fingerprint, and judged by another."
+    )
 
 
 def test_a_second_metric_never_replaces_what_the_first_one_read(store):
@@ -319,7 +338,11 @@ def test_a_second_metric_never_replaces_what_the_first_one_read(store):
     with pytest.raises(UserError, match=r"is stored with what another metric read \(first\)"):
         store.save(fit(SPEC, [0], second), 1.0, "m")
     with pytest.raises(UserError, match=r"what another metric read \(first\)"):
-        store.save(fit(SPEC, [0], lambda model, world: {"first": 2 * model.params["embed.W_E"].sum()}), 1.0, "m")
+        store.save(
+            fit(SPEC, [0], lambda model, world: {"first": 2 * model.params["embed.W_E"].sum()}),
+            1.0,
+            "m",
+        )
     assert list(store.load(store.rows()[0]).observed) == ["first"]
     store.save(fit(SPEC, [0], both), 1.0, "m")
     assert set(store.load(store.rows()[0]).observed) == {"first", "second"}
@@ -341,7 +364,9 @@ def test_an_unknown_kind_is_unknown_and_not_damaged(store, capsys):
     with store.db:
         put_sealed(store.db, "runs", fields)
     unknown = store.find(spec)
-    with pytest.raises(UserError, match=r"is of a kind that is unknown here, not damaged .*'copy-back'"):
+    with pytest.raises(
+        UserError, match=r"is of a kind that is unknown here, not damaged .*'copy-back'"
+    ):
         store.load(unknown)
     assert store.check() == []
     cli.check(repair=True, store=store.folder)
@@ -368,7 +393,9 @@ def test_a_world_that_is_drawn_otherwise_now_is_refused(store, monkeypatch):
     run.world(1)
     monkeypatch.setattr(Permutation, "world", swapped)
     for read in (run.worlds, partial(run.world, 1)):
-        with pytest.raises(UserError, match=r"the world that 'permutation' draws for seed [01] now is not the one"):
+        with pytest.raises(
+            UserError, match=r"the world that 'permutation' draws for seed [01] now is not the one"
+        ):
             read()
 
 
@@ -417,7 +444,13 @@ def judge_from(text):
 
 def study_of(judge):
     claim = Claim(id="P1", statement="s", source_figure="f", criterion="c")
-    return Study(name="planted", title="t", source="s", settings=lambda scale: {}, tests=(Test(claim, (), judge),))
+    return Study(
+        name="planted",
+        title="t",
+        source="s",
+        settings=lambda scale: {},
+        tests=(Test(claim, (), judge),),
+    )
 
 
 def test_a_changed_judge_from_outside_judges_anew(store):
@@ -484,8 +517,12 @@ def test_editing_one_study_judges_only_that_one_anew(store, monkeypatch):
 
     def changed_by(edited):
         """The studies that are judged anew when files of this name are edited."""
-        monkeypatch.setattr(fingerprint, "_file_digest", lambda f: read(f) + (b"x" if f.match(edited) else b""))
-        return [name for name, study in STUDIES.items() if judging_fingerprint(study) != hashes[name]]
+        monkeypatch.setattr(
+            fingerprint, "_file_digest", lambda f: read(f) + (b"x" if f.match(edited) else b"")
+        )
+        return [
+            name for name, study in STUDIES.items() if judging_fingerprint(study) != hashes[name]
+        ]
 
     changed = changed_by("library/walk/judges.py")
     all_changed = changed_by("core/xla.py")
@@ -495,7 +532,10 @@ def test_editing_one_study_judges_only_that_one_anew(store, monkeypatch):
 
 def test_a_finding_rests_on_the_program_that_trained(store, monkeypatch):
     study = Study(
-        **{**vars(study_of(judge_from(judge_text("reproduced")))), "settings": lambda scale: {"a": Setting(SPEC, 8)}}
+        **{
+            **vars(study_of(judge_from(judge_text("reproduced")))),
+            "settings": lambda scale: {"a": Setting(SPEC, 8)},
+        }
     )
     test = Test(study.tests[0].claim, ("a",), study.tests[0].judge)
     settings = study.settings("quick")
@@ -503,7 +543,9 @@ def test_a_finding_rests_on_the_program_that_trained(store, monkeypatch):
     obtain(store, SPEC, range(8))
     assert finding_key(study, test, "quick", settings, store) == before
     other_program(monkeypatch)
-    assert finding_key(study, test, "quick", settings, store) == before, "it would be judged on what is stored"
+    assert finding_key(study, test, "quick", settings, store) == before, (
+        "it would be judged on what is stored"
+    )
     for row in store.rows():
         store.delete(row)
     assert finding_key(study, test, "quick", settings, store) != before
@@ -611,9 +653,13 @@ def test_a_damaged_row_of_0_1_stays_damaged(tmp_path):
     folder = shutil.copytree(goldens.FOLDER / "store-0.1", tmp_path / "store-0.1")
     db = sqlite3.connect(folder / "index.sqlite3")
     with db:
-        db.execute("UPDATE runs SET machine = 'a better one' WHERE first = 0 AND rowid = (SELECT min(rowid) FROM runs)")
+        db.execute(
+            "UPDATE runs SET machine = 'a better one' WHERE first = 0 AND rowid = (SELECT min(rowid) FROM runs)"
+        )
     db.close()
-    assert [damage.why for damage in Store(folder).check()] == ["its row in the index is not what was written"]
+    assert [damage.why for damage in Store(folder).check()] == [
+        "its row in the index is not what was written"
+    ]
 
 
 def test_configurations_are_equal_by_their_fields():

@@ -10,7 +10,13 @@ from compiled import batch_of, forward, init
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import ModelConfig, Transformer
-from mnemoscope.probes.memories import bigram_memory, first_keys, head_scores, output_memory, second_keys
+from mnemoscope.probes.memories import (
+    bigram_memory,
+    first_keys,
+    head_scores,
+    output_memory,
+    second_keys,
+)
 from mnemoscope.tasks import Bigrams, tiny_shakespeare
 from mnemoscope.theory.induction import TRAINED, induction_weights, outer_sum, simplified_model
 
@@ -57,7 +63,9 @@ def test_hand_built_memories_are_recalled_and_random_ones_by_chance():
     @jax.jit
     def recalled(model):
         triggers = second_keys(model, TASK.fixed_triggers)
-        return jnp.stack([output_memory(model), triggers, first_keys(model), first_keys(model, 1, 16)])
+        return jnp.stack(
+            [output_memory(model), triggers, first_keys(model), first_keys(model, 1, 16)]
+        )
 
     built = Transformer(start.config, written(start, TASK.fixed_triggers))
     assert recalled(built).tolist() == pytest.approx([1, 1, 1, 1])
@@ -76,7 +84,9 @@ def test_the_hand_built_model_copies_from_the_context_and_fails_without_any_of_i
     assert whole > 0.85
     assert accuracy(start) < 0.1
     for name in TRAINED:
-        assert accuracy(Transformer(start.config, {**built, name: start.params[name]})) < whole - 0.3, name
+        assert (
+            accuracy(Transformer(start.config, {**built, name: start.params[name]})) < whole - 0.3
+        ), name
 
 
 def test_heads_are_scored_by_what_they_look_at():
@@ -104,13 +114,21 @@ def test_heads_are_scored_by_what_they_look_at():
 def test_a_feed_forward_layer_that_holds_the_bigrams_is_at_zero():
     """With embeddings and read-out the identity, W_F = log pi_b gives pi_b back; a flat one is ln N - entropy away."""
     bigrams = np.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1 / 3, 1 / 3, 1 / 3]])
-    config = simplified_model(3, d_mlp=3, act="linear", mlp_layers=(1,), identity=("*.attn.W_Q", "*.W_in"))
+    config = simplified_model(
+        3, d_mlp=3, act="linear", mlp_layers=(1,), identity=("*.attn.W_Q", "*.W_in")
+    )
     params = init(config, 3, 4, key=jax.random.key(0))
-    params |= {"embed.W_E": np.eye(3), "unembed.W_U": np.eye(3), "blocks.1.mlp.W_out": np.log(bigrams)}
+    params |= {
+        "embed.W_E": np.eye(3),
+        "unembed.W_U": np.eye(3),
+        "blocks.1.mlp.W_out": np.log(bigrams),
+    }
     assert float(bigram_memory(Transformer(config, params), bigrams)) == pytest.approx(0, abs=1e-6)
     flat = Transformer(config, {**params, "blocks.1.mlp.W_out": np.zeros((3, 3))})
     entropy = -(bigrams * np.log(bigrams)).sum(axis=1)
-    assert float(bigram_memory(flat, bigrams)) == pytest.approx(np.log(3) - entropy.mean(), rel=1e-5)
+    assert float(bigram_memory(flat, bigrams)) == pytest.approx(
+        np.log(3) - entropy.mean(), rel=1e-5
+    )
     assert float(bigram_memory(flat, bigrams, leave_out=(0, 1))) == pytest.approx(0, abs=1e-6)
     assert np.isfinite(float(bigram_memory(random_model(16, d_mlp=8), tiny_shakespeare().bigrams)))
 
@@ -120,7 +138,9 @@ def test_models_that_have_no_such_memories_are_refused():
     model = Transformer(config, init(config, 3, 3, key=jax.random.key(0)))
     with pytest.raises(UserError, match="memories are read in two layers of one head, got 1 of 1"):
         output_memory(model)
-    with pytest.raises(UserError, match="an induction head needs two layers of one head, got 1 of 1"):
+    with pytest.raises(
+        UserError, match="an induction head needs two layers of one head, got 1 of 1"
+    ):
         induction_weights(config, model.params)
     with pytest.raises(UserError, match="no feed-forward layer"):
         bigram_memory(random_model(8), tiny_shakespeare().bigrams)

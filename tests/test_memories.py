@@ -24,8 +24,14 @@ def judged(claim, scale="quick"):
 def all_drawn(claim, found):
     """Everything a judge hands on has a panel."""
     chosen = panels("memories")[claim]
-    for kind, known in (("seeds", found.by_seed), ("curves", found.pictures.curves), ("grid", found.pictures.grids)):
-        shown = {name for panel in chosen if panel.kind == kind for name in panel.chosen(tuple(known))}
+    for kind, known in (
+        ("seeds", found.by_seed),
+        ("curves", found.pictures.curves),
+        ("grid", found.pictures.grids),
+    ):
+        shown = {
+            name for panel in chosen if panel.kind == kind for name in panel.chosen(tuple(known))
+        }
         assert shown == set(known), kind
     assert claim_figures(claim, chosen, found.by_seed, found.pictures)
 
@@ -111,7 +117,10 @@ def test_there_is_room_for_half_as_many_again():
 
 def test_the_map_of_spikes_has_the_published_experiment_in_it():
     found = judged("M8")
-    for name, read in (("rise", lambda losses: np.diff(losses).max()), ("last", lambda losses: losses[-1])):
+    for name, read in (
+        ("rise", lambda losses: np.diff(losses).max()),
+        ("last", lambda losses: losses[-1]),
+    ):
         grid = found.pictures.grids[name]
         assert grid.values[grid.rows.index("0.95")][grid.columns.index("10")] == pytest.approx(
             read(taught.two_tokens(10.0)), rel=1e-3
@@ -122,7 +131,9 @@ def test_the_map_of_spikes_has_the_published_experiment_in_it():
         z = z + 2 * p * 1.0 / (1 + np.exp(z))
     grid = found.pictures.grids["last"]
     expected = (p * np.log1p(np.exp(-z))).sum()
-    assert grid.values[grid.rows.index("0")][grid.columns.index("1")] == pytest.approx(expected, rel=1e-3)
+    assert grid.values[grid.rows.index("0")][grid.columns.index("1")] == pytest.approx(
+        expected, rel=1e-3
+    )
     all_drawn("M8", found)
 
 
@@ -137,7 +148,9 @@ def test_claims_that_need_no_training_are_judged(monkeypatch):
     assert (filled.verdict, filled.seeds) == ("reproduced", 8)
     assert filled.pictures.grids["measured"].rows == ("10", "100")
     all_drawn("M6", filled)
-    monkeypatch.setattr(written, "step_from_zero", lambda e, u, *_: jnp.zeros((u.shape[1], e.shape[1])))
+    monkeypatch.setattr(
+        written, "step_from_zero", lambda e, u, *_: jnp.zeros((u.shape[1], e.shape[1]))
+    )
     assert judged("M4").verdict == "refuted", "a step that writes nothing recalls nothing"
 
 
@@ -149,14 +162,17 @@ def test_capacity_and_optimisers_are_judged(monkeypatch):
     assert len(found.by_seed) == 5
     all_drawn("M2", found)
     trained, whole, by_hand = (
-        found.pictures.curves[f"{name}"] for name in ("linear: trained", "all pairs: trained", "all pairs: written")
+        found.pictures.curves[f"{name}"]
+        for name in ("linear: trained", "all pairs: trained", "all pairs: written")
     )
     # of fewer than a hundred pairs, 99% are all; but they are two programs, and a border may fall to either side
     np.testing.assert_allclose(trained.mean, whole.mean, atol=0.5)
     assert max(by_hand.mean) < min(whole.mean)
     line = found.pictures.curves["all pairs: published"]
     np.testing.assert_allclose([n * np.log(n) for n in line.mean[1:]], [6**2 / 2], rtol=1e-2)
-    assert found.pictures.curves["32 outputs: published"].mean == pytest.approx((4 * 8 / 1.2, 4 * 12 / 1.2), rel=1e-3)
+    assert found.pictures.curves["32 outputs: published"].mean == pytest.approx(
+        (4 * 8 / 1.2, 4 * 12 / 1.2), rel=1e-3
+    )
     asked = []
 
     def as_claimed(cell, rates, seeds=range(10)):
@@ -164,12 +180,16 @@ def test_capacity_and_optimisers_are_judged(monkeypatch):
         asked.append(cell)
         level = {10: 0.0638, 100: 0.0307, 1000: 0.0183}[cell.d] * (cell.batch / 64) ** 0.1
         level *= 0.5 if cell.optimiser == "adam" else 1
-        return np.array([[level * rate**-0.2 * (1 + 0.01 * seed) for seed in range(10)] for rate in rates])
+        return np.array(
+            [[level * rate**-0.2 * (1 + 0.01 * seed) for seed in range(10)] for rate in rates]
+        )
 
     monkeypatch.setattr(taught, "errors_by_rate", as_claimed)
     assert judged("M7").verdict == "reproduced"
     monkeypatch.setattr(
-        taught, "errors_by_rate", lambda cell, rates: as_claimed(cell, tuple(1 / rate for rate in rates))
+        taught,
+        "errors_by_rate",
+        lambda cell, rates: as_claimed(cell, tuple(1 / rate for rate in rates)),
     )
     assert judged("M7").verdict == "partly", "larger rates store less"
     assert {cell.batch for cell in asked} == {16, 64, 256, 1024}
@@ -202,14 +222,23 @@ def some(n, yes, no):
         (0.0, some(9, 0.99, 0.98), 0.49, "reproduced"),
         (0.99, some(8, 0.99, 0.98), 0.49, "partly"),
         (0.98, some(8, 0.99, 0.98), 0.49, "refuted"),
-        (1.0, some(10, 1.0, 0.0), 0.51, "partly"),  # a memory that holds anything would be no memory
+        (
+            1.0,
+            some(10, 1.0, 0.0),
+            0.51,
+            "partly",
+        ),  # a memory that holds anything would be no memory
         (0.98, some(10, 1.0, 0.0), 0.51, "refuted"),
     ],
 )
 def test_outer_products(quarter, as_many, too_many, verdict, monkeypatch):
     """M1: of a quarter as many pairs as dimensions, of as many, and of a quarter of their square."""
     table = dict.fromkeys(written.SIZES, [0.7] * SEEDS)
-    table |= {written.D // 4: [quarter] * SEEDS, written.D: as_many, written.D**2 // 4: [too_many] * SEEDS}
+    table |= {
+        written.D // 4: [quarter] * SEEDS,
+        written.D: as_many,
+        written.D**2 // 4: [too_many] * SEEDS,
+    }
     monkeypatch.setattr(written, "for_draws", drawn_by_size(table))
     assert judged("M1").verdict == verdict
 
@@ -240,7 +269,9 @@ def loads(linear, two_layer, growth=(1.0, 1.0)):
         (1.3, 0.35, (1.4, 1.4), "refuted", "undecided"),
     ],
 )
-def test_capacity_is_judged_by_slope_and_constant(linear, two_layer, growth, full, quick, monkeypatch):
+def test_capacity_is_judged_by_slope_and_constant(
+    linear, two_layer, growth, full, quick, monkeypatch
+):
     """M2."""
     monkeypatch.setattr(taught, "capacity", loads(linear, two_layer, growth))
     monkeypatch.setattr(taught, "written_capacity", lambda d, seeds, room: np.full(seeds, d))
@@ -258,7 +289,9 @@ def test_a_wrong_gradient_is_noticed(monkeypatch):
     assert judged("M3").verdict == "refuted"
 
 
-@pytest.mark.parametrize(("n", "verdict"), [(9, "reproduced"), (8, "partly"), (2, "partly"), (1, "refuted")])
+@pytest.mark.parametrize(
+    ("n", "verdict"), [(9, "reproduced"), (8, "partly"), (2, "partly"), (1, "refuted")]
+)
 def test_one_step_in_some_draws(n, verdict, monkeypatch):
     """M4."""
     monkeypatch.setattr(written, "for_draws", lambda probe, draws: np.array(some(n, 0.99, 0.98)))
@@ -266,12 +299,14 @@ def test_one_step_in_some_draws(n, verdict, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("three", "fifteen", "verdict"), [(0, 9, "reproduced"), (9, 8, "partly"), (8, 8, "refuted"), (8, 0, "refuted")]
+    ("three", "fifteen", "verdict"),
+    [(0, 9, "reproduced"), (9, 8, "partly"), (8, 8, "refuted"), (8, 0, "refuted")],
 )
 def test_sums_of_embeddings_in_some_draws(three, fifteen, verdict, monkeypatch):
     """M5: draws that recall 99% with so many distractors; what whole sums recall has no say."""
     table = {
-        n: np.stack([some(k, 0.99, 0.98), some(SEEDS - k, 0.99, 0.98)], axis=1) for n, k in ((3, three), (15, fifteen))
+        n: np.stack([some(k, 0.99, 0.98), some(SEEDS - k, 0.99, 0.98)], axis=1)
+        for n, k in ((3, three), (15, fifteen))
     }
     monkeypatch.setattr(written, "for_draws", drawn_by_size(table))
     assert judged("M5").verdict == verdict
@@ -293,7 +328,9 @@ def test_exponents(kept, weighted, verdict, monkeypatch):
     errors = np.stack([widths**power for power in (kept, weighted, -0.1)])
     joint = np.ones((len(written.SAMPLES), len(widths[::2])))
     monkeypatch.setattr(
-        written, "for_draws", lambda probe, draws: (np.tile(errors, (draws, 1, 1)), np.tile(joint, (draws, 1, 1)))
+        written,
+        "for_draws",
+        lambda probe, draws: (np.tile(errors, (draws, 1, 1)), np.tile(joint, (draws, 1, 1))),
     )
     found = judged("M6")
     assert found.verdict == verdict
@@ -304,7 +341,9 @@ def test_exponents_of_which_none_holds(monkeypatch):
     widths = written.WIDTHS.astype(float)
     errors, joint = np.stack([widths**-0.5] * 3), np.ones((len(written.SAMPLES), len(widths[::2])))
     monkeypatch.setattr(
-        written, "for_draws", lambda probe, draws: (np.tile(errors, (draws, 1, 1)), np.tile(joint, (draws, 1, 1)))
+        written,
+        "for_draws",
+        lambda probe, draws: (np.tile(errors, (draws, 1, 1)), np.tile(joint, (draws, 1, 1))),
     )
     monkeypatch.setattr(written, "zipf", lambda n, a: zipf(n, 4.0))  # T^-(1 - 1/4)
     assert judged("M6").verdict == "refuted"
@@ -326,8 +365,15 @@ def test_what_optimisers_store(rate, batch, adam, row, verdict, monkeypatch):
     """M7: the error goes as powers of the rate and of the batch, and Adam has a factor."""
 
     def errors_by_rate(cell, rates):
-        level = row * taught.FIRST_ROW[cell.d] * (cell.batch / 64) ** batch * (adam if cell.optimiser == "adam" else 1)
-        return np.array([[level * r**rate * (1 + 0.01 * seed) for seed in range(-5, 6)] for r in rates])
+        level = (
+            row
+            * taught.FIRST_ROW[cell.d]
+            * (cell.batch / 64) ** batch
+            * (adam if cell.optimiser == "adam" else 1)
+        )
+        return np.array(
+            [[level * r**rate * (1 + 0.01 * seed) for seed in range(-5, 6)] for r in rates]
+        )
 
     monkeypatch.setattr(taught, "errors_by_rate", errors_by_rate)
     assert judged("M7").verdict == verdict
@@ -354,5 +400,7 @@ def test_spikes(rises, last, verdict, monkeypatch):
 
 
 def test_there_is_no_step_to_profile():
-    with pytest.raises(UserError, match="study 'memories' trains no transformer, so there is no step to profile"):
+    with pytest.raises(
+        UserError, match="study 'memories' trains no transformer, so there is no step to profile"
+    ):
         cli.profile("memories")

@@ -32,7 +32,9 @@ def test_the_gradient_is_the_sum_of_outer_products(n, m, d, seed):
 
         formula, true = both(w, e, u, f, p)
         e, u, w, f = (np.asarray(x) for x in (e, u, w, f))
-        np.testing.assert_allclose(formula, true, rtol=1e-12, atol=1e-12 * float(jnp.abs(true).max() + 1))
+        np.testing.assert_allclose(
+            formula, true, rtol=1e-12, atol=1e-12 * float(jnp.abs(true).max() + 1)
+        )
         by_hand = np.zeros((d, d))
         for x in range(n):
             logits = np.array([u[y] @ w @ e[x] for y in range(m)])
@@ -75,7 +77,9 @@ def test_one_step_from_zero_writes_what_the_formula_says(distractors):
             chance = np.prod([float(p[z]) for z in noise])
             shown = e + sum((e[z] for z in noise), start=jnp.zeros(d))[None]
             total = total - chance * one_step.population_gradient(jnp.zeros((d, d)), shown, u, f, p)
-        np.testing.assert_allclose(one_step.step_from_zero(e, u, f, p, distractors), total, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(
+            one_step.step_from_zero(e, u, f, p, distractors), total, rtol=1e-12, atol=1e-14
+        )
 
 
 def test_more_dimensions_recall_more():

@@ -71,17 +71,27 @@ def numpy_forward(c, p, tokens):
         mu, var = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
         return (x - mu) / np.sqrt(var + 1e-5) * p[f"{name}.w"] + p[f"{name}.b"]
 
-    x = np.stack([p["embed.W_E"][t] + (p["pos_embed.W_pos"][i] if c.positions else 0) for i, t in enumerate(tokens)])
+    x = np.stack(
+        [
+            p["embed.W_E"][t] + (p["pos_embed.W_pos"][i] if c.positions else 0)
+            for i, t in enumerate(tokens)
+        ]
+    )
     for layer in range(c.n_layers):
         at = f"blocks.{layer}"
         seen = norm(f"{at}.ln1", x) if c.norm == "pre" else x
         out = np.zeros_like(x)
         for h in range(c.n_heads):
-            q, k, v = (seen @ p[f"{at}.attn.W_{n}"][h] + (p[f"{at}.attn.b_{n}"][h] if c.bias else zero) for n in "QKV")
+            q, k, v = (
+                seen @ p[f"{at}.attn.W_{n}"][h] + (p[f"{at}.attn.b_{n}"][h] if c.bias else zero)
+                for n in "QKV"
+            )
             for i in range(len(tokens)):
                 weights = np.array([q[i] @ k[j] for j in range(i + 1)])
                 if c.attention == "softmax":
-                    weights = np.exp(weights / np.sqrt(c.d_head) - (weights / np.sqrt(c.d_head)).max())
+                    weights = np.exp(
+                        weights / np.sqrt(c.d_head) - (weights / np.sqrt(c.d_head)).max()
+                    )
                     weights /= weights.sum()
                 out[i] += (weights @ v[: i + 1]) @ p[f"{at}.attn.W_O"][h]
         x = (x if c.attn_residual else 0) + out + (p[f"{at}.attn.b_O"] if c.bias else zero)
@@ -101,22 +111,33 @@ def numpy_forward(c, p, tokens):
 
 
 @tries(10)
-@given(shapes, st.lists(st.integers(0, D_VOCAB - 1), min_size=1, max_size=N_CTX), st.integers(0, 99))
+@given(
+    shapes, st.lists(st.integers(0, D_VOCAB - 1), min_size=1, max_size=N_CTX), st.integers(0, 99)
+)
 def test_forward_equals_plain_numpy(shape, tokens, seed):
     config = config_of(shape)
     params = shaken(config, seed)
     logits, trace = jax.jit(forward, static_argnums=0)(config, params, jnp.array(tokens))
     np.testing.assert_allclose(logits, numpy_forward(config, params, tokens), rtol=1e-4, atol=1e-5)
-    assert set(trace) == set(site_axes(config)), "the table of sites lists what the forward pass visits"
+    assert set(trace) == set(site_axes(config)), (
+        "the table of sites lists what the forward pass visits"
+    )
     assert {n: v.shape for n, v in params.items()} == parameter_shapes(config, D_VOCAB, N_CTX)
 
 
 @tries(10)
-@given(shapes, unusual, st.integers(2, 7), st.lists(st.integers(0, D_VOCAB - 1), min_size=1, max_size=N_CTX))
+@given(
+    shapes,
+    unusual,
+    st.integers(2, 7),
+    st.lists(st.integers(0, D_VOCAB - 1), min_size=1, max_size=N_CTX),
+)
 def test_other_kinds_of_attention_equal_plain_numpy(shape, other, n_answers, tokens):
     config = config_of(shape | other | {"tied": False})
     rng, shapes_of = np.random.default_rng(0), parameter_shapes(config, D_VOCAB, N_CTX, n_answers)
-    params = {name: jnp.asarray(0.5 * rng.normal(size=size), float) for name, size in shapes_of.items()}
+    params = {
+        name: jnp.asarray(0.5 * rng.normal(size=size), float) for name, size in shapes_of.items()
+    }
     drawn = jax.eval_shape(partial(init, config, D_VOCAB, N_CTX, n_answers), key=jax.random.key(0))
     assert {n: v.shape for n, v in drawn.items()} == shapes_of
     logits, trace = jax.jit(forward, static_argnums=0)(config, params, jnp.array(tokens))
@@ -133,7 +154,9 @@ def test_other_kinds_of_attention_equal_plain_numpy(shape, other, n_answers, tok
 @given(shapes, unusual, st.integers(0, 99))
 def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
     """Asked at the end of every sequence by the same token, in float64."""
-    config = config_of(shape | other | {"n_layers": 1, "norm": "none", "positions": False, "mlp_on": None})
+    config = config_of(
+        shape | other | {"n_layers": 1, "norm": "none", "positions": False, "mlp_on": None}
+    )
     assert token_counts.applies(config, 2)
     assert not token_counts.applies(config, None)
     rng = np.random.default_rng(seed)
@@ -148,10 +171,13 @@ def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
         batch = Example(jnp.array(tokens), jnp.array(rng.integers(0, D_VOCAB, (5, N_CTX))), weights)
 
         def route(p, plain):
-            return jax.value_and_grad(lambda p: batch_loss(config, p, batch, (N_CTX - 1,), plain, asks_from=2))(p)
+            return jax.value_and_grad(
+                lambda p: batch_loss(config, p, batch, (N_CTX - 1,), plain, asks_from=2)
+            )(p)
 
         both = jax.jit(
-            lambda p: (route(p, False), route(p, True)), compiler_options={"xla_backend_optimization_level": 0}
+            lambda p: (route(p, False), route(p, True)),
+            compiler_options={"xla_backend_optimization_level": 0},
         )
         quick, plain = both(params)
     assert float(quick[0]) == pytest.approx(float(plain[0]), rel=1e-12)
@@ -162,9 +188,14 @@ def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
 @pytest.mark.parametrize(("apart", "exact"), [(70.0, True), (400.0, False)])
 def test_a_bag_of_tokens_whose_scores_lie_far_apart(apart, exact):
     """Token 0 has by far the best score and is in the first sequence alone; the others must not be lost beside it."""
-    config = ModelConfig(d_model=3, n_heads=1, d_mlp=0, bias=False, positions=False, attn_residual=False, tied=True)
+    config = ModelConfig(
+        d_model=3, n_heads=1, d_mlp=0, bias=False, positions=False, attn_residual=False, tied=True
+    )
     rng = np.random.default_rng(0)
-    params = {name: jnp.asarray(rng.normal(size=size), float) for name, size in parameter_shapes(config, 4, 3).items()}
+    params = {
+        name: jnp.asarray(rng.normal(size=size), float)
+        for name, size in parameter_shapes(config, 4, 3).items()
+    }
     params |= {"embed.W_E": jnp.asarray([[1.0, 0, 1], [0, 0.5, 1], [0, -0.5, 1], [0.0, 0, 1]])}
     # q . k / sqrt(3) = 3^.5 apart x_0 3^-.5 = apart for token 0 and 0 for token 3, from which is asked
     keys = jnp.zeros((1, 3, 3)).at[0, 0, 2].set(3**0.5 * apart).at[0, 1, 2].set(1.0)
@@ -173,14 +204,18 @@ def test_a_bag_of_tokens_whose_scores_lie_far_apart(apart, exact):
     batch = Example(tokens, jnp.full((2, 3), 1), jnp.zeros((2, 3)).at[:, -1].set(1.0))
 
     def route(p, plain):
-        return jax.value_and_grad(lambda p: batch_loss(config, p, batch, (2,), plain, asks_from=3))(p)
+        return jax.value_and_grad(lambda p: batch_loss(config, p, batch, (2,), plain, asks_from=3))(
+            p
+        )
 
     quick, plain = jax.jit(lambda p: (route(p, False), route(p, True)))(params)
     assert all(jnp.isfinite(x).all() for x in jax.tree.leaves(quick)), "never lost altogether"
     if exact:
         assert float(quick[0]) == pytest.approx(float(plain[0]), rel=1e-5)
         for name in plain[1]:
-            np.testing.assert_allclose(quick[1][name], plain[1][name], rtol=1e-4, atol=1e-5, err_msg=name)
+            np.testing.assert_allclose(
+                quick[1][name], plain[1][name], rtol=1e-4, atol=1e-5, err_msg=name
+            )
 
 
 def test_parameters_start_as_the_configuration_says():
@@ -193,9 +228,14 @@ def test_parameters_start_as_the_configuration_says():
     np.testing.assert_array_equal(params["blocks.0.attn.W_K"], np.full((1, 6, 6), 1e-5, np.float32))
     assert "pos_embed.W_pos" not in params
     assert float(jnp.square(params["unembed.W_U"]).sum(axis=0).mean()) == pytest.approx(1, abs=0.05)
-    with pytest.raises(UserError, match=r"identity names 'embed.W_E', which is no square matrix here: 7 x 6"):
+    with pytest.raises(
+        UserError, match=r"identity names 'embed.W_E', which is no square matrix here: 7 x 6"
+    ):
         init(config, 7, 9, key=jax.random.key(0))
-    with pytest.raises(UserError, match="tied=True reads out with the embedding of 6 tokens, but there are 4 answers"):
+    with pytest.raises(
+        UserError,
+        match="tied=True reads out with the embedding of 6 tokens, but there are 4 answers",
+    ):
         init(ModelConfig(tied=True), 6, 9, 4, key=jax.random.key(0))
 
 
@@ -209,7 +249,9 @@ def test_no_position_sees_the_future(shape):
         return forward(config, params, jnp.array(PROMPT), [replace("hook_embed", embedded)])[0]
 
     start = params["embed.W_E"][jnp.array(PROMPT)]
-    jacobian = jnp.abs(jax.jit(jax.jacrev(logits_of))(start)).sum(axis=(1, 3))  # output position, input position
+    jacobian = jnp.abs(jax.jit(jax.jacrev(logits_of))(start)).sum(
+        axis=(1, 3)
+    )  # output position, input position
     future = np.triu(np.ones((N_CTX, N_CTX), bool), 1)
     assert (np.asarray(jacobian)[future] == 0).all()
     # with a norm over one dimension nothing depends on anything, which is right and no leak
@@ -279,7 +321,8 @@ def test_names_that_match_nothing_raise():
     config = ModelConfig(d_model=8, n_heads=2, d_mlp=6)
     model = Transformer(config, shaken(config))
     with pytest.raises(
-        UserError, match=r"unknown site 'blocks.0.attn.hook_patern' \(did you mean 'blocks.0.attn.hook_pattern'"
+        UserError,
+        match=r"unknown site 'blocks.0.attn.hook_patern' \(did you mean 'blocks.0.attn.hook_pattern'",
     ):
         model.run_with_cache(PROMPT, [replace("blocks.0.attn.hook_patern", jnp.zeros((2, 9, 9)))])
     _, cache = model.run_with_cache(PROMPT)
@@ -287,8 +330,13 @@ def test_names_that_match_nothing_raise():
         cache["patern", 0]
     np.testing.assert_array_equal(cache["pattern", 0], cache["pattern", -1])
     np.testing.assert_array_equal(cache["embed"], cache["hook_embed"])
-    with pytest.raises(UserError, match=r"mask of an edit .* has shape \(9,\); allowed: \(9, 2, 4\) with any axis 1"):
-        model.run_with_cache(PROMPT, [Edit("blocks.0.attn.hook_z", jnp.ones(9, bool), jnp.zeros((1, 1, 1)))])
+    with pytest.raises(
+        UserError,
+        match=r"mask of an edit .* has shape \(9,\); allowed: \(9, 2, 4\) with any axis 1",
+    ):
+        model.run_with_cache(
+            PROMPT, [Edit("blocks.0.attn.hook_z", jnp.ones(9, bool), jnp.zeros((1, 1, 1)))]
+        )
     with pytest.raises(UserError, match="unknown head 2; allowed: 0 to 1"):
         knock_out_head(config, 0, 2)
     for prompt in ([], [1] * 10, [6], [-1]):
@@ -299,9 +347,15 @@ def test_names_that_match_nothing_raise():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"d_model": 10, "n_heads": 3}, "n_heads=3 does not divide d_model=10; allowed: [1, 2, 5, 10]"),
+        (
+            {"d_model": 10, "n_heads": 3},
+            "n_heads=3 does not divide d_model=10; allowed: [1, 2, 5, 10]",
+        ),
         ({"d_model": -4}, "greater than or equal to 1"),
-        ({"frozen": ("embed.W_F",)}, "unknown parameter in frozen 'embed.W_F' (did you mean 'embed.W_E'?)"),
+        (
+            {"frozen": ("embed.W_F",)},
+            "unknown parameter in frozen 'embed.W_F' (did you mean 'embed.W_E'?)",
+        ),
         ({"constant": (("*.W_X", 0.0),)}, "unknown parameter in constant '*.W_X'"),
         ({"n_head": 2}, "unknown key of ModelConfig 'n_head' (did you mean 'n_heads'?)"),
     ],
@@ -323,29 +377,53 @@ def loss_and_gradient(config, params, example, read, still, routes, dtype):
 
         def every(p):
             return [
-                jax.value_and_grad(lambda p, plain=plain: batch_loss(config, held | p, batch, read, plain))(p)
+                jax.value_and_grad(
+                    lambda p, plain=plain: batch_loss(config, held | p, batch, read, plain)
+                )(p)
                 for plain in routes
             ]
 
         found = jax.jit(every, compiler_options={"xla_backend_optimization_level": 0})(free)
         assert all(loss.dtype == dtype for loss, _ in found)
         return [
-            (np.array([float(x)]), np.concatenate([np.ravel(g) for g in gradient.values()])) for x, gradient in found
+            (np.array([float(x)]), np.concatenate([np.ravel(g) for g in gradient.values()]))
+            for x, gradient in found
         ]
 
 
-NARROW = {"d_head": 1, "n_heads": 2, "n_layers": 1, "norm": "pre", "d_mlp": 0, "mlp_on": (), "act": "relu"}
+NARROW = {
+    "d_head": 1,
+    "n_heads": 2,
+    "n_layers": 1,
+    "norm": "pre",
+    "d_mlp": 0,
+    "mlp_on": (),
+    "act": "relu",
+}
 # more sequences than tokens, read from the first position on
-BY_TOKEN = NARROW | {"d_head": 3, "d_mlp": 7, "mlp_on": None, "bias": True, "unembed_bias": True, "tied": False}
+BY_TOKEN = NARROW | {
+    "d_head": 3,
+    "d_mlp": 7,
+    "mlp_on": None,
+    "bias": True,
+    "unembed_bias": True,
+    "tied": False,
+}
 
 
 @tries(1)
 @example(NARROW | {"bias": True, "unembed_bias": True, "tied": True}, 9, {3}, True, 5)
 @example(BY_TOKEN | {"norm": "none"}, 1, {0, 2, 7}, False, 9)
 @example(BY_TOKEN | {"norm": "post"}, 2, {0, 8}, False, 9)
-@example(BY_TOKEN | {"n_layers": 2, "bias": False, "act": "linear", "mlp_on": (0,)}, 3, {1, 5}, True, 5)
+@example(
+    BY_TOKEN | {"n_layers": 2, "bias": False, "act": "linear", "mlp_on": (0,)}, 3, {1, 5}, True, 5
+)
 @given(
-    shapes, st.integers(0, 99), st.sets(st.integers(0, N_CTX - 1), min_size=1), st.booleans(), st.sampled_from([5, 9])
+    shapes,
+    st.integers(0, 99),
+    st.sets(st.integers(0, N_CTX - 1), min_size=1),
+    st.booleans(),
+    st.sampled_from([5, 9]),
 )
 def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, freeze, batch):
     """1e-12 relative in float64 and 1e-6 in float32: the rewrite is exact, what is left is rounding.
@@ -356,14 +434,18 @@ def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, free
     config, read = config_of(shape), tuple(sorted(read))
     assert pair_tables.applies(config, D_VOCAB, N_CTX)
     rng = np.random.default_rng(seed)
-    drawn = (*rng.integers(0, D_VOCAB, (2, batch, N_CTX)), rng.uniform(0.5, 1, (batch, N_CTX)).astype(np.float32))
+    drawn = (
+        *rng.integers(0, D_VOCAB, (2, batch, N_CTX)),
+        rng.uniform(0.5, 1, (batch, N_CTX)).astype(np.float32),
+    )
     still = {"embed.W_E", "blocks.0.attn.W_V"} if freeze else set()
 
     def by(routes, dtype, nudges=None):
         params = shaken(config, seed)
         if nudges is not None:  # by half of a float32's last digit
             params = {
-                n: np.asarray(x, float) * (1 + 2.0**-24 * nudges.choice([-1, 1], x.shape)) for n, x in params.items()
+                n: np.asarray(x, float) * (1 + 2.0**-24 * nudges.choice([-1, 1], x.shape))
+                for n, x in params.items()
             }
         return loss_and_gradient(config, params, drawn, read, still, routes, dtype)
 
@@ -372,7 +454,9 @@ def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, free
         size, apart = np.linalg.norm(exact), np.linalg.norm(fast32 - plain32)
         assert np.linalg.norm(fast64 - exact) <= 1e-12 * size, ("loss", "gradient")[i]
         if apart > 1e-6 * size:
-            moved = [by((True,), np.float64, np.random.default_rng(k))[0][i] - exact for k in range(4)]
+            moved = [
+                by((True,), np.float64, np.random.default_rng(k))[0][i] - exact for k in range(4)
+            ]
             assert apart <= 4 * max(map(np.linalg.norm, moved)), ("loss", "gradient")[i]
 
 
@@ -385,15 +469,23 @@ def test_the_gpu_kernel_has_the_same_loss_and_gradient(shape, monkeypatch):
     d_model, n_heads, norm, n_layers = shape
     config = ModelConfig(d_model=d_model, n_heads=n_heads, norm=norm, n_layers=n_layers, d_mlp=8)
     rng, read, params, used = np.random.default_rng(0), (0, 3, 8), shaken(config), []
-    drawn = (*rng.integers(0, D_VOCAB, (2, 2 * gpu_kernel.CHUNK, N_CTX)), np.ones((2 * gpu_kernel.CHUNK, N_CTX)))
+    drawn = (
+        *rng.integers(0, D_VOCAB, (2, 2 * gpu_kernel.CHUNK, N_CTX)),
+        np.ones((2 * gpu_kernel.CHUNK, N_CTX)),
+    )
     monkeypatch.setattr(gpu_kernel, "applies", lambda *_: used.append(True) or True)
-    monkeypatch.setattr(gpu_kernel, "table_attention", partial(gpu_kernel.table_attention, interpret=True))
+    monkeypatch.setattr(
+        gpu_kernel, "table_attention", partial(gpu_kernel.table_attention, interpret=True)
+    )
     (exact,) = loss_and_gradient(config, params, drawn, read, set(), (True,), np.float64)
     assert not used
     quick, plain = loss_and_gradient(config, params, drawn, read, set(), (False, True), np.float32)
     assert used
     for i, what in enumerate(("loss", "gradient")):
-        off, plain_off = (np.linalg.norm(route[i] - exact[i]) / np.linalg.norm(exact[i]) for route in (quick, plain))
+        off, plain_off = (
+            np.linalg.norm(route[i] - exact[i]) / np.linalg.norm(exact[i])
+            for route in (quick, plain)
+        )
         assert off <= max(1e-6, 4 * plain_off), what
         assert plain_off < 1e-5, "rounding, and not more, is what is allowed"
 
@@ -417,7 +509,9 @@ def test_attention_agrees_with_pytorch(heads):
             torch.tensor(np.concatenate([w.transpose(0, 2, 1).reshape(8, 8) for w in packed("W")]))
         )
         theirs.in_proj_bias.copy_(torch.tensor(np.concatenate([b.reshape(8) for b in packed("b")])))
-        theirs.out_proj.weight.copy_(torch.tensor(np.asarray(params[f"{at}.W_O"]).reshape(8, 8).T.copy()))
+        theirs.out_proj.weight.copy_(
+            torch.tensor(np.asarray(params[f"{at}.W_O"]).reshape(8, 8).T.copy())
+        )
         theirs.out_proj.bias.copy_(torch.tensor(np.asarray(params[f"{at}.b_O"])))
         x = torch.tensor(np.asarray(trace["blocks.0.hook_resid_pre"]))[None]
         mask = torch.triu(torch.ones(N_CTX, N_CTX, dtype=torch.bool), 1)
@@ -428,7 +522,13 @@ def test_attention_agrees_with_pytorch(heads):
 
 def test_the_feed_forward_layer_stands_where_it_is_asked_for():
     config = ModelConfig(
-        d_model=4, n_heads=1, n_layers=2, d_mlp=4, mlp_layers=(1,), act="linear", identity=("*.W_Q", "*.W_in")
+        d_model=4,
+        n_heads=1,
+        n_layers=2,
+        d_mlp=4,
+        mlp_layers=(1,),
+        act="linear",
+        identity=("*.W_Q", "*.W_in"),
     )
     names = parameter_shapes(config, 3, 3)
     assert "blocks.1.mlp.W_in" in names
@@ -446,7 +546,10 @@ def test_the_feed_forward_layer_stands_where_it_is_asked_for():
         ({"d_mlp": 0, "mlp_layers": (0,)}, "and a d_mlp above 0"),
         ({"identity": ("*.W_X",)}, r"unknown parameter in identity '\*\.W_X'"),
         ({"n_heads": 2, "identity": ("*.W_Q",)}, "which is no square matrix in this model"),
-        ({"n_heads": 1, "d_mlp": 5, "identity": ("*.W_in",)}, "which is no square matrix in this model"),
+        (
+            {"n_heads": 1, "d_mlp": 5, "identity": ("*.W_in",)},
+            "which is no square matrix in this model",
+        ),
     ],
 )
 def test_parts_that_cannot_be_are_refused(fields, message):

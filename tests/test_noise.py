@@ -20,7 +20,11 @@ from mnemoscope.theory.induction import induction_weights
 from mnemoscope.theory.noise import LENGTH, TRIGGERS, draw, margins_after, population_margins
 from mnemoscope.training.metrics import watch_of
 
-ABC = Corpus(name="abc", characters="abc", counts=((0, 1, 3), (0, 2, 1), (1, 0, 2), (1, 1, 1), (2, 0, 1), (2, 2, 2)))
+ABC = Corpus(
+    name="abc",
+    characters="abc",
+    counts=((0, 1, 3), (0, 2, 1), (1, 0, 2), (1, 1, 1), (2, 0, 1), (2, 2, 2)),
+)
 TASK = Bigrams(corpus=ABC, n_triggers=1, length=5, noise=0.25, noise_token=2)
 
 
@@ -31,11 +35,15 @@ def test_noise_follows_triggers_as_often_as_it_should():
     tokens, q, o = np.asarray(tokens), np.asarray(triggers)[:, :1], np.asarray(outputs)[:, :1]
     after = tokens[:, 1:][tokens[:, :-1] == q]
     right = np.broadcast_to(o, tokens[:, 1:].shape)[tokens[:, :-1] == q]
-    assert ((after == right) | (after == 2)).all(), "a trigger is followed by its output or by noise"
+    assert ((after == right) | (after == 2)).all(), (
+        "a trigger is followed by its output or by noise"
+    )
     share = (after == 2)[right != 2].mean()
     assert share == pytest.approx(0.3, abs=4 * np.sqrt(0.3 * 0.7 / (right != 2).sum()))
     clean, old = task.model_copy(update={"noise": 0.0}), Bigrams(n_triggers=1, length=64)
-    one, two = (jax.jit(lambda task=task: task.draw(key=jax.random.key(3))[0])() for task in (clean, old))
+    one, two = (
+        jax.jit(lambda task=task: task.draw(key=jax.random.key(3))[0])() for task in (clean, old)
+    )
     np.testing.assert_array_equal(one, two)
 
 
@@ -50,11 +58,16 @@ def test_the_reader_knows_noise_as_counting_does():
 
     seen = 0
     for row in itertools.product(range(3), repeat=5):
-        weights = [np.prod([step(a, b, o) for a, b in itertools.pairwise(row)]) / 3 for o in range(3)]
+        weights = [
+            np.prod([step(a, b, o) for a, b in itertools.pairwise(row)]) / 3 for o in range(3)
+        ]
         if sum(weights) == 0:
             continue
         seen += 1
-        expected = [sum(w * step(row[-1], v, o) for o, w in enumerate(weights)) / sum(weights) for v in range(3)]
+        expected = [
+            sum(w * step(row[-1], v, o) for o, w in enumerate(weights)) / sum(weights)
+            for v in range(3)
+        ]
         np.testing.assert_allclose(TASK.posterior(np.array(row))[-1], expected, atol=1e-12)
     assert seen > 20
 
@@ -85,7 +98,9 @@ def test_truncation_is_what_numpy_says_and_full_rank_changes_nothing():
     for rank in range(6):
         expected = np.stack([u[i][:, :rank] * s[i][:rank] @ v[i][:rank] for i in range(2)])
         np.testing.assert_allclose(keep_rank(jnp.array(matrix), rank), expected, atol=1e-5)
-        assert (np.linalg.matrix_rank(np.asarray(keep_rank(jnp.array(matrix), rank)), tol=1e-4) == rank).all()
+        assert (
+            np.linalg.matrix_rank(np.asarray(keep_rank(jnp.array(matrix), rank)), tol=1e-4) == rank
+        ).all()
     np.testing.assert_allclose(keep_rank(jnp.array(matrix), 5), matrix, atol=1e-5)
     with pytest.raises(UserError, match="a 5 x 7 matrix can keep 0 to 5 singular values, got 6"):
         keep_rank(jnp.array(matrix), 6)
@@ -107,8 +122,13 @@ def test_truncating_a_model_touches_what_is_named():
 
 def test_margins_are_read_from_the_parts_that_make_them():
     """A feed-forward layer that always says noise, and attention that says nothing."""
-    config = ModelConfig(d_model=3, n_heads=1, n_layers=2, d_mlp=3, mlp_layers=(1,), unembed_bias=False)
-    params = {name: jnp.zeros_like(value) for name, value in init(config, 3, 5, key=jax.random.key(0)).items()}
+    config = ModelConfig(
+        d_model=3, n_heads=1, n_layers=2, d_mlp=3, mlp_layers=(1,), unembed_bias=False
+    )
+    params = {
+        name: jnp.zeros_like(value)
+        for name, value in init(config, 3, 5, key=jax.random.key(0)).items()
+    }
     params["unembed.W_U"] = jnp.eye(3)
     params["blocks.1.mlp.b_out"] = jnp.array([0.0, 0.0, 5.0])
     found = jax.jit(lambda model: distraction(TASK, model, 64))(Transformer(config, params))
@@ -128,8 +148,12 @@ def test_one_step_writes_what_the_gradient_says():
     counts, y = draw(n, 40, rng)
 
     def loss(v, f):
-        logits = jnp.array(counts) @ v.T + f[None]  # one column of F: every sequence ends with the trigger
-        return -jnp.take_along_axis(jax.nn.log_softmax(logits, axis=1), jnp.array(y)[:, None], axis=1).mean()
+        logits = (
+            jnp.array(counts) @ v.T + f[None]
+        )  # one column of F: every sequence ends with the trigger
+        return -jnp.take_along_axis(
+            jax.nn.log_softmax(logits, axis=1), jnp.array(y)[:, None], axis=1
+        ).mean()
 
     g_v, g_f = jax.grad(loss, argnums=(0, 1))(jnp.zeros((n + 1, n)), jnp.zeros(n + 1))
     v, f = -np.asarray(g_v), -np.asarray(g_f)
@@ -162,7 +186,9 @@ def test_enough_samples_are_those_from_which_on_it_stays():
 
 def curves(fed, attended):
     """A run whose looks have these margins."""
-    spec = STUDY.settings("quick")["noisy"].spec.model_copy(update={"steps": 100, "looks": len(fed) - 1})
+    spec = STUDY.settings("quick")["noisy"].spec.model_copy(
+        update={"steps": 100, "looks": len(fed) - 1}
+    )
     seen = {"margin of feed-forward": fed, "margin of attention": attended}
     seen |= dict.fromkeys(("to right", "to noise", "P(right)", "P(noise)"), fed)
     return planted(spec, observed=seen)
@@ -175,7 +201,10 @@ def curves(fed, attended):
      ([0, 5, 5, 5, 5], [0, 5, 5, 5, 5], "refuted"), ([0, 0.5, 0.5, 0.5, 0.5], [0, 0, 0, 5, 5], "refuted")],
 )  # fmt: skip
 def test_early_and_late(fed, attended, verdict):
-    assert judges.early_and_late(evidence_of({"noisy": curves(fed, attended)}, "quick")).verdict == verdict
+    assert (
+        judges.early_and_late(evidence_of({"noisy": curves(fed, attended)}, "quick")).verdict
+        == verdict
+    )
 
 
 @pytest.mark.parametrize(("n", "verdict"), [(9, "reproduced"), (8, "partly"), (1, "refuted")])
@@ -194,7 +223,9 @@ def noisy_spec():
     spec = STUDY.settings("full")["noisy"].spec
     model = spec.model.model_copy(update={"d_model": 64, "d_mlp": 64})
     task = TASK.model_copy(update={"length": 12})
-    return spec.model_copy(update={"task": task, "model": model, "steps": 2, "looks": 2, "snapshots": 1})
+    return spec.model_copy(
+        update={"task": task, "model": model, "steps": 2, "looks": 2, "snapshots": 1}
+    )
 
 
 def says(spec, attention, noise):
@@ -229,7 +260,9 @@ def looks():
     """What the study's watch reads in written models: by how loud attention and noise are."""
     spec, kinds = noisy_spec(), (QUIET, (0, 20), (10, 0), DISTRACTED)
     watch = jax.jit(lambda params: watch_of(spec)(Transformer(spec.model, params), ()))
-    return {kind: {name: float(x) for name, x in watch(says(spec, *kind)).items()} for kind in kinds}
+    return {
+        kind: {name: float(x) for name, x in watch(says(spec, *kind)).items()} for kind in kinds
+    }
 
 
 def test_margins_of_written_models_are_as_loud_as_they_were_written(looks):
@@ -246,7 +279,9 @@ def test_margins_of_written_models_are_as_loud_as_they_were_written(looks):
 @pytest.mark.parametrize(("between", "verdict"), [((0, 20), "reproduced"), ((10, 0), "refuted")])
 def test_written_models_are_distracted_early_or_late(between, verdict, looks):
     """N1, watched for real: from a quiet model to a distracted one, by way of either part alone."""
-    series = {name: [looks[kind][name] for kind in (QUIET, between, DISTRACTED)] for name in looks[QUIET]}
+    series = {
+        name: [looks[kind][name] for kind in (QUIET, between, DISTRACTED)] for name in looks[QUIET]
+    }
     run = planted(noisy_spec(), observed=series)
     assert judges.early_and_late(evidence_of({"noisy": run})).verdict == verdict
 
@@ -258,21 +293,32 @@ def test_truncation_helps_whom_the_feed_forward_layer_distracts():
     run = planted(spec, 5, params=[distracted] * 4 + [focused])
     outcome = judges.truncation(evidence_of({"noisy": run}))
     assert (outcome.verdict, outcome.value) == ("partly", 4 / 5)
-    whole, gone = ({name: outcome.by_seed[f"{name}, rho = {rho}"] for name in judges.READ} for rho in (1, 0))
+    whole, gone = (
+        {name: outcome.by_seed[f"{name}, rho = {rho}"] for name in judges.READ} for rho in (1, 0)
+    )
     assert (whole["P(noise)"][:4] > 0.9).all()
     assert (whole["right"][:4] < 0.1).all()
     for name in judges.READ:
-        np.testing.assert_allclose(gone[name], gone[name][0], rtol=1e-5)  # without it, all are the same
+        np.testing.assert_allclose(
+            gone[name], gone[name][0], rtol=1e-5
+        )  # without it, all are the same
     assert (gone["P(noise)"] < 0.1).all()
     assert (gone["right"] > 0.9).all()
     assert (whole["P(noise)"][4:] < gone["P(noise)"][4:]).all()
     # the one hidden unit lies in layer 1: without that of layer 0 nothing changes
     parts = outcome.sentence.split("without the feed-forward of ")[1].rstrip(".").split("; ")
     assert [part.split(":")[0] for part in parts] == ["layer 0 alone", "layer 1 alone"]
-    assert float(parts[0].split()[-2].rstrip(",")) > 0.7 > 0.3 > float(parts[1].split()[-2].rstrip(","))
+    assert (
+        float(parts[0].split()[-2].rstrip(","))
+        > 0.7
+        > 0.3
+        > float(parts[1].split()[-2].rstrip(","))
+    )
 
 
-@pytest.mark.parametrize(("better", "worse", "verdict"), [(9, 1, "reproduced"), (1, 9, "refuted"), (0, 10, "refuted")])
+@pytest.mark.parametrize(
+    ("better", "worse", "verdict"), [(9, 1, "reproduced"), (1, 9, "refuted"), (0, 10, "refuted")]
+)
 def test_truncation_is_judged_by_noise_and_by_right_answers(better, worse, verdict, monkeypatch):
     """N2 with planted answers: less noise alone, or more right answers alone, is not enough."""
     spec = noisy_spec()
@@ -321,7 +367,11 @@ def test_samples_against_the_vocabulary(fed, attended, full, quick, monkeypatch)
 
     def needed(n, draws, most):
         sizes = 2 ** np.arange(22)
-        return sizes, np.tile(sizes >= fed(n), (draws, 1)), np.tile(sizes >= attended(n), (draws, 1))
+        return (
+            sizes,
+            np.tile(sizes >= fed(n), (draws, 1)),
+            np.tile(sizes >= attended(n), (draws, 1)),
+        )
 
     monkeypatch.setattr(judges, "samples_needed", needed)
     for scale, verdict in zip(SCALES, (quick, full), strict=True):
@@ -338,5 +388,7 @@ def test_a_memory_that_never_forms_settles_nothing(monkeypatch):
         return sizes, np.ones((draws, 12), bool), np.zeros((draws, 12), bool)
 
     monkeypatch.setattr(judges, "samples_needed", never)
-    with pytest.raises(NotSettledError, match="Attention has not learned it from 64 samples for each token"):
+    with pytest.raises(
+        NotSettledError, match="Attention has not learned it from 64 samples for each token"
+    ):
         judges.against_vocabulary(evidence_of())

@@ -16,7 +16,11 @@ TOUR = Path(__file__).parents[1] / "examples" / "tour.ipynb"
 
 
 def cells(path: Path) -> list[str]:
-    return ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    return [
+        "".join(cell["source"])
+        for cell in json.loads(path.read_text())["cells"]
+        if cell["cell_type"] == "code"
+    ]
 
 
 def played(source: str, names: dict) -> object:
@@ -24,7 +28,11 @@ def played(source: str, names: dict) -> object:
     tree = ast.parse(source)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, "cell", "exec"), names)
-    return eval(compile(ast.Expression(last.value), "cell", "eval"), names) if isinstance(last, ast.Expr) else None
+    return (
+        eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+        if isinstance(last, ast.Expr)
+        else None
+    )
 
 
 class Tags(HTMLParser):
@@ -80,7 +88,11 @@ def test_the_tour_is_kept_without_outputs():
 
 def test_attention_is_drawn_as_dark_as_it_is():
     drawn = notebook.attention(np.array([[[1.0, 0.0], [0.25, 0.75]]]))
-    assert [x.split('"')[0] for x in drawn.split('fill-opacity="')[1:]] == ["1.000", "0.250", "0.750"]
+    assert [x.split('"')[0] for x in drawn.split('fill-opacity="')[1:]] == [
+        "1.000",
+        "0.250",
+        "0.750",
+    ]
 
 
 def test_what_comes_from_outside_is_no_markup():
@@ -99,7 +111,14 @@ def test_what_comes_from_outside_is_no_markup():
 def test_a_run_that_diverged_can_be_shown():
     model = ms.ModelConfig(d_model=8, n_heads=1, d_mlp=0)
     run = ms.fit(
-        ms.Spec(task=ms.Permutation(n_symbols=3), model=model, steps=20, batch=4, optimiser=ms.SGD(lr=1e30)), [0, 1]
+        ms.Spec(
+            task=ms.Permutation(n_symbols=3),
+            model=model,
+            steps=20,
+            batch=4,
+            optimiser=ms.SGD(lr=1e30),
+        ),
+        [0, 1],
     )
     assert "0 finished" in run._repr_html_()
     tags(run._repr_html_())

@@ -106,10 +106,16 @@ def test_attention_roles_of_a_known_pattern():
         local[row, row if row % 2 or row == 0 else row - 1] = 1
     found = jax.jit(partial(roles, TASK))(jnp.array([averaging, local]))
     np.testing.assert_allclose(found["x_to_outputs"], [1, 1], atol=1e-6)
-    np.testing.assert_allclose(found["x_to_preceding_output"], [(1 + 1 / 2 + 1 / 3) / 3, 1], atol=1e-6)
-    np.testing.assert_allclose(found["y_to_self"], [1 / 3, 1], atol=1e-6)  # the first y has nothing else to look at
+    np.testing.assert_allclose(
+        found["x_to_preceding_output"], [(1 + 1 / 2 + 1 / 3) / 3, 1], atol=1e-6
+    )
+    np.testing.assert_allclose(
+        found["y_to_self"], [1 / 3, 1], atol=1e-6
+    )  # the first y has nothing else to look at
     np.testing.assert_allclose(found["last_x_to_first_output"], [1 / 3, 0], atol=1e-6)
-    np.testing.assert_allclose(unevenness(TASK, jnp.array([averaging, local])), [0, 2 / 3], atol=1e-6)
+    np.testing.assert_allclose(
+        unevenness(TASK, jnp.array([averaging, local])), [0, 2 / 3], atol=1e-6
+    )
 
 
 def test_mean_pattern_is_the_mean(model, split):
@@ -133,12 +139,16 @@ def test_knock_outs_are_what_single_edits_give(model, split):
     }  # fmt: skip
     for name, edit in edits.items():
         for skill, value in alone_with(edit).items():
-            assert float(out["zero"][skill][names.index(name)]) == pytest.approx(float(value), abs=1e-6)
+            assert float(out["zero"][skill][names.index(name)]) == pytest.approx(
+                float(value), abs=1e-6
+            )
     alone = alone_with([knock_out_head(CONFIG, 0, 0, means["blocks.0.attn.hook_z"])])
     assert float(out["mean"]["recall"][1]) == pytest.approx(float(alone["recall"]), abs=1e-6)
     few = split._replace(held_out=split.held_out[:1])
     tokens = TASK.list_tokens(few.held_out, (0, 3))
-    by_hand = np.mean([trace_of(model, row)["blocks.0.attn.hook_z"] for row in np.asarray(tokens)], axis=0)
+    by_hand = np.mean(
+        [trace_of(model, row)["blocks.0.attn.hook_z"] for row in np.asarray(tokens)], axis=0
+    )
     np.testing.assert_allclose(means_of(few)["blocks.0.attn.hook_z"], by_hand, atol=1e-5)
 
 
@@ -150,7 +160,9 @@ def test_rows_of_outputs_cannot_matter_in_one_layer(model, split):
     from mnemoscope.models import force_pattern
 
     pattern = jnp.eye(TASK.n_ctx)
-    edit = [force_pattern(CONFIG, 0, head, pattern, jnp.arange(TASK.n_ctx) % 2 == 1) for head in (0, 1)]
+    edit = [
+        force_pattern(CONFIG, 0, head, pattern, jnp.arange(TASK.n_ctx) % 2 == 1) for head in (0, 1)
+    ]
     np.testing.assert_array_equal(model(prompt, edit)[::2], model(prompt)[::2])
     assert not np.allclose(model(prompt, edit)[1::2], model(prompt)[1::2])
 
@@ -161,7 +173,9 @@ def test_over_seeds_is_one_seed_after_another(split):
     worlds = jax.tree.map(lambda x: np.stack([x] * 3), split)
     together = skills.over_seeds(lambda m, w: skills.both_skills(TASK, m, w), stacked, worlds)
     for row, params in enumerate(models):
-        alone = jax.jit(lambda model: skills.both_skills(TASK, model, split))(Transformer(CONFIG, params))
+        alone = jax.jit(lambda model: skills.both_skills(TASK, model, split))(
+            Transformer(CONFIG, params)
+        )
         assert together["recall"][row] == pytest.approx(float(alone["recall"]), abs=1e-6)
 
 
@@ -176,7 +190,14 @@ def test_used_set_bound_by_enumeration(repeat):
             key = (step, frozenset(row[1 : 2 * step : 2]))
             weight.setdefault(key, {}).setdefault(row[2 * step + 1], 0.0)
             weight[key][row[2 * step + 1]] += p
-    loss = sum(-p * np.log(p / sum(after.values())) for after in weight.values() for p in after.values()) / 4
+    loss = (
+        sum(
+            -p * np.log(p / sum(after.values()))
+            for after in weight.values()
+            for p in after.values()
+        )
+        / 4
+    )
     assert used_set_loss(4, repeat) == pytest.approx(loss, abs=1e-9)
 
 

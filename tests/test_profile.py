@@ -46,24 +46,39 @@ def test_every_stage_does_its_work():
 
     @jax.jit  # one program: nothing is compiled operation by operation
     def turns(state):
-        return {stage: profile._turn(stage, SMALL, world, for_data, STEP, state) for stage in profile.STAGES}
+        return {
+            stage: profile._turn(stage, SMALL, world, for_data, STEP, state)
+            for stage in profile.STAGES
+        }
 
     @jax.jit
     def whole(state):
-        return draw(SMALL, world, for_data, STEP), train_step(SMALL, world, for_data, STEP, state, release_steps(SMALL))
+        return draw(SMALL, world, for_data, STEP), train_step(
+            SMALL, world, for_data, STEP, state, release_steps(SMALL)
+        )
 
     turn, (batch, after_step) = turns(state), whole(state)
     assert int(turn["draw the batch"].good_steps) == int(batch.tokens.sum() + batch.targets.sum())
     np.testing.assert_allclose(turn["optimiser"].trained, after_step.trained, atol=1e-6)
-    assert np.abs(after_step.trained - state.trained).max() > 1e-4, "a step is larger than what is allowed above"
+    assert np.abs(after_step.trained - state.trained).max() > 1e-4, (
+        "a step is larger than what is allowed above"
+    )
     params = parted(SMALL, state.trained)
-    wild = turns(state._replace(trained=joined(SMALL, params | {"unembed.W_U": params["unembed.W_U"] * np.nan})))
+    wild = turns(
+        state._replace(
+            trained=joined(SMALL, params | {"unembed.W_U": params["unembed.W_U"] * np.nan})
+        )
+    )
     for stage in ("loss", "gradient"):
-        assert all(np.isnan(value).any() for value in parted(SMALL, wild[stage].trained).values()), stage
+        assert all(
+            np.isnan(value).any() for value in parted(SMALL, wild[stage].trained).values()
+        ), stage
 
 
 def test_a_profile_that_cannot_be(capsys):
-    with pytest.raises(UserError, match=r"unknown setting 'repeat/d32' \(did you mean 'repeat/d32h2'\?\)"):
+    with pytest.raises(
+        UserError, match=r"unknown setting 'repeat/d32' \(did you mean 'repeat/d32h2'\?\)"
+    ):
         cli.profile("remember", setting="repeat/d32")
     with pytest.raises(UserError, match="--seeds must be 1 to 1,000,000"):
         cli.profile("remember", seeds=-1)

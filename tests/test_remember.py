@@ -11,7 +11,15 @@ from mnemoscope.probes.ablation import cases, forced_patterns, knock_outs
 from mnemoscope.probes.skills import against_training, report_card
 from mnemoscope.studies.claims import SCALES
 from mnemoscope.studies.library.remember import STUDY, elimination, heads
-from mnemoscope.studies.library.remember.conditions import ANY, PLAIN, SMALL, TWO, WIDE, WIDER, settings
+from mnemoscope.studies.library.remember.conditions import (
+    ANY,
+    PLAIN,
+    SMALL,
+    TWO,
+    WIDE,
+    WIDER,
+    settings,
+)
 from mnemoscope.studies.library.remember.elimination import elimination_rate
 from mnemoscope.tasks import Permutation, Split
 from mnemoscope.tasks.permutation import Sequences, permutations
@@ -39,7 +47,10 @@ class Directions:
 
     def __init__(self, **sizes):
         ends = np.cumsum(list(sizes.values())).tolist()
-        self.parts = {name: np.arange(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
+        self.parts = {
+            name: np.arange(end - size, end)
+            for (name, size), end in zip(sizes.items(), ends, strict=True)
+        }
 
     def __getattr__(self, name):
         return self.parts[name]
@@ -131,7 +142,9 @@ def written_recaller(spec, local):
     into[at.m, fixed] = 1
     bias[fixed] = -2.25
     out[fixed, at.used] = -4
-    into[at.place[0], np.concatenate([shown, fixed])] = -100  # at the first position nothing can be asked again
+    into[
+        at.place[0], np.concatenate([shown, fixed])
+    ] = -100  # at the first position nothing can be asked again
     p["unembed.W_U"][at.used, 1 + symbols] = -SURE
     p["unembed.b_U"][0] = -SURE * 100
     return p
@@ -160,7 +173,11 @@ def one_head():
 @pytest.fixture(scope="module")
 def two_heads():
     def written(spec):
-        return [written_recaller(spec, local=True), written_recaller(spec, local=False), silent(spec)]
+        return [
+            written_recaller(spec, local=True),
+            written_recaller(spec, local=False),
+            silent(spec),
+        ]
 
     return measured_once(TWO, written, (report_card, heads._attention, knock_outs, forced_patterns))
 
@@ -174,16 +191,21 @@ def seeds_like(name, measured, counts):
 
 @pytest.mark.parametrize("claim", ["R3", "R6", "R8", "R11"])
 @pytest.mark.parametrize(
-    ("eliminators", "verdict"), [(10, "reproduced"), (9, "reproduced"), (8, "partly"), (2, "partly"), (1, "refuted")]
+    ("eliminators", "verdict"),
+    [(10, "reproduced"), (9, "reproduced"), (8, "partly"), (2, "partly"), (1, "refuted")],
 )
-def test_written_eliminators_eliminate_and_silent_models_do_not(claim, eliminators, verdict, one_head):
+def test_written_eliminators_eliminate_and_silent_models_do_not(
+    claim, eliminators, verdict, one_head
+):
     name = SMALL if claim == "R8" else PLAIN
     evidence = seeds_like(name, one_head, [(ELIMINATOR, eliminators), (MUTE, SEEDS - eliminators)])
     if claim == "R8":  # neither model recalls anything
         verdict = "reproduced"
     outcome = judged(claim, evidence)
     assert outcome.verdict == verdict
-    if claim == "R6":  # the eliminator is sure of the unused value; five tokens share the silent one's answer
+    if (
+        claim == "R6"
+    ):  # the eliminator is sure of the unused value; five tokens share the silent one's answer
         expected = (eliminators + (SEEDS - eliminators) / 5) / SEEDS
         assert outcome.value == pytest.approx(expected)
 
@@ -237,7 +259,9 @@ def test_only_those_who_can_are_asked_how(claim, eight, seven, none, two_heads):
 
 def test_the_written_recaller_knows_the_first_pair_alone(two_heads):
     first_only = rows_of(two_heads[report_card], [LOCAL] * SEEDS)
-    evidence = evidence_of(measured={(name, report_card): first_only for name in (TWO, ANY)}, settings=settings("full"))
+    evidence = evidence_of(
+        measured={(name, report_card): first_only for name in (TWO, ANY)}, settings=settings("full")
+    )
     outcome = judged("R19", evidence)
     assert (outcome.verdict, outcome.value) == ("refuted", 0)
     assert "Recall of pairs 1 2 3 4: 100% 0% 0% when only the first" in outcome.sentence
@@ -251,7 +275,10 @@ def test_the_eliminators_loss_is_exact(monkeypatch):
     expected = (math.log(5) + math.log(4) + math.log(3) + math.log(2)) / 5
     assert outcome.verdict == "reproduced"
     assert outcome.value == pytest.approx(expected, abs=1e-12)
-    assert f"{expected:.6f} by formula, {expected:.6f} by counting; a guess costs {math.log(5):.6f}" in outcome.sentence
+    assert (
+        f"{expected:.6f} by formula, {expected:.6f} by counting; a guess costs {math.log(5):.6f}"
+        in outcome.sentence
+    )
 
     def all_alike(task, tokens):
         return jax.numpy.full(((len(tokens) + 1) // 2, task.d_vocab), 1 / task.n_symbols)
@@ -279,7 +306,9 @@ def test_sequences_are_counted(monkeypatch):
     every = permutations(5)
 
     def splits(n_train, n_held_out):
-        return lambda self, *, key: Split(jax.numpy.array(every[:n_train]), jax.numpy.array(every[-n_held_out:]))
+        return lambda self, *, key: Split(
+            jax.numpy.array(every[:n_train]), jax.numpy.array(every[-n_held_out:])
+        )
 
     def first_order_only(self, mappings):
         tokens = np.asarray(self.list_tokens(jax.numpy.asarray(mappings), (4,)))
@@ -361,10 +390,15 @@ def test_step_five(plain, expected):
 
 def test_a_verdict_that_another_reading_does_not_share_is_partly():
     perfect, failed = card(), card(right=0.9)
-    assert verdicts("R3", {PLAIN: perfect, POST: failed}) == ("reproduced", "partly")  # nothing else is read at quick
+    assert verdicts("R3", {PLAIN: perfect, POST: failed}) == (
+        "reproduced",
+        "partly",
+    )  # nothing else is read at quick
     assert verdicts("R3", {PLAIN: failed, POST: perfect}) == HALF_YET
     assert verdicts("R3", {PLAIN: perfect, POST: card(max_ae=0.02)}) == ("reproduced", "partly")
-    assert "post 0% (refuted)" in judged("R3", cards("full", {PLAIN: perfect, POST: failed})).sentence
+    assert (
+        "post 0% (refuted)" in judged("R3", cards("full", {PLAIN: perfect, POST: failed})).sentence
+    )
 
 
 @pytest.mark.parametrize(
@@ -401,7 +435,9 @@ WOBBLE = np.linspace(-0.02, 0.02, SEEDS)[:, None]
 )
 def test_below_chance(gap, expected):
     plain = card(right=CHANCE + np.array(gap) + WOBBLE)
-    closer = {name: np.zeros((SEEDS, STEPS)) for name in ("mae_all", "mae_training", "right_training")}
+    closer = {
+        name: np.zeros((SEEDS, STEPS)) for name in ("mae_all", "mae_training", "right_training")
+    }
     also = {(PLAIN, against_training): closer}
     assert verdicts("R5", {PLAIN: plain}, also) == expected
     outcome = judged("R5", cards("full", {PLAIN: plain}, also))
@@ -439,7 +475,8 @@ def test_the_trap(says, expected):
 def test_what_the_loss_shows(new, again, full):
     """The losses of the model that cannot recall and of the one that can, with a new last pair and with x1 again."""
     eliminates, recalls = (
-        card(loss=x, repeat_loss=np.array([y, 9, 9, 9])[:, None]) for x, y in zip(new, again, strict=True)
+        card(loss=x, repeat_loss=np.array([y, 9, 9, 9])[:, None])
+        for x, y in zip(new, again, strict=True)
     )
     chosen = {PLAIN: eliminates, SMALL: card(loss=5, repeat_loss=5), TWO: recalls}
     assert verdicts("R7", chosen) == ("undecided", full)
@@ -451,7 +488,9 @@ def test_what_the_loss_shows(new, again, full):
 
 def alike(name, found):
     """The same report card for a setting and for every other reading of it."""
-    return {other: found for other in settings("full") if other == name or other.startswith(f"{name}/")}
+    return {
+        other: found for other in settings("full") if other == name or other.startswith(f"{name}/")
+    }
 
 
 @pytest.mark.parametrize(
@@ -472,7 +511,10 @@ def test_a_small_model(recall, expected):
 def test_a_small_model_read_in_other_ways():
     never, always = card(recall=0.0), card(recall=1.0)
     assert verdicts("R8", {SMALL: never, SMALL_POST: never, SMALL_FAST: always}) == HALF_YET
-    assert verdicts("R8", {SMALL: always, SMALL_POST: always, SMALL_FAST: never}) == ("refuted", "partly")
+    assert verdicts("R8", {SMALL: always, SMALL_POST: always, SMALL_FAST: never}) == (
+        "refuted",
+        "partly",
+    )
     outcome = judged("R8", cards("full", {SMALL: never, SMALL_POST: never, SMALL_FAST: always}))
     assert "mean recall: post 0% (reproduced), lr3e-3 100% (refuted)." in outcome.sentence
     assert set(outcome.by_seed) == {"recall", f"recall {SMALL_POST}", f"recall {SMALL_FAST}"}
@@ -517,7 +559,10 @@ def test_two_heads_learn_both(found, expected):
 
 
 def test_two_heads_read_in_another_way():
-    assert verdicts("R10", alike(TWO, card()) | {f"{TWO}/lr3e-3": card(recall=0.5)}) == ("reproduced", "partly")
+    assert verdicts("R10", alike(TWO, card()) | {f"{TWO}/lr3e-3": card(recall=0.5)}) == (
+        "reproduced",
+        "partly",
+    )
     assert verdicts("R10", alike(TWO, card(recall=0.5)) | {f"{TWO}/lr3e-3": card()}) == HALF_YET
 
 
@@ -543,7 +588,11 @@ def test_a_second_head_or_more_width(wide, two, wider, expected):
         many = shares.get(name, 0)
         return card(8, recall=by_seed((0.99, many), (0.98, 8 - many)))
 
-    grid = {name: found(name) for name in settings("full") if name.startswith("repeat/") and name.count("/") == 1}
+    grid = {
+        name: found(name)
+        for name in settings("full")
+        if name.startswith("repeat/") and name.count("/") == 1
+    }
     assert verdicts("R16", grid) == expected
     outcome = judged("R16", cards("full", grid))
     assert outcome.value == (two - wide) / 8 - (wider - wide) / 8
@@ -572,7 +621,10 @@ def test_other_pairs(first, others, expected):
 
 def by_rate(scale, rates, runs=None, recalled=None):
     """Evidence for the claims that read the rate of elimination alone, a rate for all seeds or one for each."""
-    measured = {(name, elimination_rate): np.broadcast_to(rate, SEEDS).astype(float) for name, rate in rates.items()}
+    measured = {
+        (name, elimination_rate): np.broadcast_to(rate, SEEDS).astype(float)
+        for name, rate in rates.items()
+    }
     measured |= {(name, report_card): found for name, found in (recalled or {}).items()}
     return evidence_of(runs, scale, measured=measured, settings=settings(scale))
 
@@ -597,7 +649,9 @@ def test_storing_or_ruling(four, five, six, expected):
     losses = {v: rule[v] - gained[v] * (rule[v] - by_heart[v]) for v in names}
 
     def outcome(scale):
-        runs = {name: planted(settings(scale)[name].spec, losses=losses[v]) for v, name in names.items()}
+        runs = {
+            name: planted(settings(scale)[name].spec, losses=losses[v]) for v, name in names.items()
+        }
         rates = dict(zip(names.values(), (four, five, six), strict=True))
         return judged("R17", by_rate(scale, rates, runs))
 
@@ -628,7 +682,11 @@ def test_dimensions(scale, works, width, verdict):
     }  # fmt: skip
     assert list(names) == ([4, 8, 12, 16, 24] if scale == "full" else [8, 12, 16])
     rates = {name: some(works.get(d, 0), 0.99, 0.98)[:, 0] for d, name in names.items()}
-    recalled = {name: card() for name in settings(scale) if name.startswith("repeat/") and name.endswith("h2")}
+    recalled = {
+        name: card()
+        for name in settings(scale)
+        if name.startswith("repeat/") and name.endswith("h2")
+    }
     outcome = judged("R18", by_rate(scale, rates, recalled=recalled))
     assert (outcome.verdict, outcome.value) == (verdict, width)
     assert outcome.interval[0] <= width <= outcome.interval[1]
@@ -660,7 +718,9 @@ def roles_of(*kinds):
     """What two heads look at: (head 0, head 1, how many seeds) for each kind of seed."""
     each = [(first, second) for first, second, many in kinds for _ in range(many)]
     table = np.array(each, float)  # seed head role
-    found = {name: table[:, :, i] for i, name in enumerate(ROLES)} | dict.fromkeys(PLACES, np.zeros(table.shape[:2]))
+    found = {name: table[:, :, i] for i, name in enumerate(ROLES)} | dict.fromkeys(
+        PLACES, np.zeros(table.shape[:2])
+    )
     return {"new": found, "again": found}
 
 
@@ -672,7 +732,10 @@ def instead(kind, **changed):
 @pytest.mark.parametrize(
     ("kinds", "verdict"),
     [
-        ([(AVERAGES, LOOKS_BACK, 5), (LOOKS_BACK, AVERAGES, 5)], "reproduced"),  # whichever head it is
+        (
+            [(AVERAGES, LOOKS_BACK, 5), (LOOKS_BACK, AVERAGES, 5)],
+            "reproduced",
+        ),  # whichever head it is
         ([(AVERAGES, LOOKS_BACK, 8), (AVERAGES, AVERAGES, 2)], "partly"),
         ([(AVERAGES, AVERAGES, 5), (LOOKS_BACK, LOOKS_BACK, 5)], "refuted"),
         ([(AVERAGES, instead(LOOKS_BACK, y_to_self=0.89), 10)], "refuted"),
@@ -685,13 +748,20 @@ def instead(kind, **changed):
 )
 def test_roles_of_heads(kinds, verdict):
     measured = {(TWO, heads._attention): roles_of(*kinds)}
-    assert judged("R12", evidence_of(measured=measured, settings=settings("full"))).verdict == verdict
+    assert (
+        judged("R12", evidence_of(measured=measured, settings=settings("full"))).verdict == verdict
+    )
 
 
 def test_where_heads_look_with_a_new_pair_settles_the_roles():
-    seen = roles_of((AVERAGES, LOOKS_BACK, 10)) | {"again": roles_of((AVERAGES, AVERAGES, 10))["again"]}
+    seen = roles_of((AVERAGES, LOOKS_BACK, 10)) | {
+        "again": roles_of((AVERAGES, AVERAGES, 10))["again"]
+    }
     measured = {(TWO, heads._attention): seen}
-    assert judged("R12", evidence_of(measured=measured, settings=settings("full"))).verdict == "reproduced"
+    assert (
+        judged("R12", evidence_of(measured=measured, settings=settings("full"))).verdict
+        == "reproduced"
+    )
 
 
 def without(*kinds):
@@ -701,7 +771,9 @@ def without(*kinds):
     """
     names = cases(settings("full")[TWO].spec.model)
     assert names == ["none", "L0H0", "L0H1", "L0 attention", "L0 mlp"]
-    eliminate, recall = (np.array([(1.0, *kind[i]) for kind in kinds for _ in range(kind[2])]) for i in (0, 1))
+    eliminate, recall = (
+        np.array([(1.0, *kind[i]) for kind in kinds for _ in range(kind[2])]) for i in (0, 1)
+    )
     lost = dict.fromkeys(("elimination", "recall"), np.zeros(eliminate.shape))
     return {"mean": {"elimination": eliminate, "recall": recall}, "zero": lost}
 
@@ -711,7 +783,9 @@ def of_masters(claim, scale, masters=SEEDS, **probed):
     found = card(recall=some(masters, 0.99, 0.98), right=0.99)
     measured = {(TWO, report_card): found}
     measured |= {(TWO, getattr(heads, name)): value for name, value in probed.items()}
-    return judged(claim, evidence_of(scale=scale, measured=measured, settings=settings(scale))).verdict
+    return judged(
+        claim, evidence_of(scale=scale, measured=measured, settings=settings(scale))
+    ).verdict
 
 
 DIVIDED = ((0.6, 0.9, 0, 0), (0.9, 0.6, 0, 0))
@@ -730,7 +804,10 @@ ONE_FOR_BOTH = ((0.2, 1.0, 0, 0), (0.2, 1.0, 0, 0))
         ([(DIVIDED[0], (0.9, 0.61, 0, 0), 10)], "refuted"),
         ([((0.6, 0.89, 0, 0), DIVIDED[1], 10)], "refuted"),
         ([(DIVIDED[0], (0.89, 0.6, 0, 0), 10)], "refuted"),
-        ([((0.6, 0.6, 0, 0), (0.9, 0.9, 0, 0), 10)], "refuted"),  # both for elimination, none for recall
+        (
+            [((0.6, 0.6, 0, 0), (0.9, 0.9, 0, 0), 10)],
+            "refuted",
+        ),  # both for elimination, none for recall
     ],
 )
 def test_division_of_work(kinds, verdict):
@@ -757,7 +834,10 @@ HEAD_1 = without(((1, 1, 0, 0), (0.8, 0.2, 0, 0), 10))  # is the one that recall
 
 def forced(even, kept=1.0):
     """Recall with each head made to look evenly, and to look back only."""
-    return {name: {"recall": np.tile(row, (SEEDS, 1))} for name, row in (("even", even), ("local", [kept, kept]))}
+    return {
+        name: {"recall": np.tile(row, (SEEDS, 1))}
+        for name, row in (("even", even), ("local", [kept, kept]))
+    }
 
 
 @pytest.mark.parametrize(
@@ -770,7 +850,11 @@ def forced(even, kept=1.0):
 )
 def test_the_local_pattern(preceding, even, expected):
     looks = [instead(LOOKS_BACK, x_to_preceding_output=x) for x in preceding]
-    probed = {"knock_outs": HEAD_1, "_attention": roles_of((*looks, 10)), "forced_patterns": forced(even)}
+    probed = {
+        "knock_outs": HEAD_1,
+        "_attention": roles_of((*looks, 10)),
+        "forced_patterns": forced(even),
+    }
     for scale, verdict in zip(SCALES, expected, strict=True):
         assert of_masters("R15", scale, **probed) == verdict
 
@@ -792,7 +876,10 @@ def test_who_cannot_recall_is_not_asked_where_he_looks():
     mixed = without((*DIVIDED, 8), (*ONE_FOR_BOTH, 2))
     needed = without(((1, 1, 1, 1), (0.8, 0.2, 0.5, 0.5), 8), ((1, 1, 1, 1), (1, 1, 1, 1), 2))
     back, away = LOOKS_BACK, instead(LOOKS_BACK, x_to_preceding_output=0.0)
-    local = {"_attention": roles_of((back, back, 8), (away, away, 2)), "forced_patterns": forced([1, 0])}
+    local = {
+        "_attention": roles_of((back, back, 8), (away, away, 2)),
+        "forced_patterns": forced([1, 0]),
+    }
     for claim, probed in (
         ("R13", {"knock_outs": mixed}),
         ("R14", {"knock_outs": needed}),

@@ -59,13 +59,18 @@ def always_kept(monkeypatch):
     kept, real = [], Store.keep_part
     monkeypatch.setattr(local, "KEEP_SECONDS", 0)
     monkeypatch.setattr(local._Keeper, "due", lambda self: True)
-    monkeypatch.setattr(Store, "keep_part", lambda self, name, *rest: kept.append(name) or real(self, name, *rest))
+    monkeypatch.setattr(
+        Store, "keep_part", lambda self, name, *rest: kept.append(name) or real(self, name, *rest)
+    )
     return kept
 
 
 @pytest.mark.parametrize("name", SPECS)
 def test_a_block_that_was_cut_off_goes_on_to_the_same_bits(name, tmp_path, always_kept):
-    spec, seeds = SPECS[name], range(3)  # an odd number on an even number of devices: the last seed stands in
+    spec, seeds = (
+        SPECS[name],
+        range(3),
+    )  # an odd number on an even number of devices: the last seed stands in
     whole = obtain(Store(tmp_path / "whole"), spec, seeds)
     store = Store(tmp_path / "cut")
     for step in (10, 30):
@@ -81,7 +86,9 @@ def test_a_block_that_was_cut_off_goes_on_to_the_same_bits(name, tmp_path, alway
 
 
 @pytest.mark.parametrize("how", ["damaged", "cut", "other versions"])
-def test_a_kept_block_that_cannot_be_trusted_is_trained_from_the_start(how, tmp_path, always_kept, monkeypatch):
+def test_a_kept_block_that_cannot_be_trusted_is_trained_from_the_start(
+    how, tmp_path, always_kept, monkeypatch
+):
     spec, store = SPECS["adam"], Store(tmp_path / "cut")
     with pytest.raises(CutOffError):
         obtain(store, spec, range(2), progress=cut_at(20, 2))
@@ -128,7 +135,10 @@ print(json.dumps(trained))
 def test_several_processes_on_one_store_lose_nothing_and_repeat_nothing(tmp_path):
     line = [sys.executable, "-W", "ignore", "-c", WORKER, str(tmp_path / "store")]
     pipe = subprocess.PIPE
-    each = [subprocess.Popen([*line, str(i)], stdin=pipe, stdout=pipe, stderr=pipe, text=True) for i in range(3)]
+    each = [
+        subprocess.Popen([*line, str(i)], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        for i in range(3)
+    ]
     for process in each:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
@@ -141,12 +151,17 @@ def test_several_processes_on_one_store_lose_nothing_and_repeat_nothing(tmp_path
         out, error = process.communicate()
         assert (process.returncode, error) == (0, "")
         said += [tuple(x) for x in json.loads(out)]
-    assert sorted(said) == [(steps, seed) for steps in (3, 4, 5) for seed in range(6)], "each seed was trained once"
+    assert sorted(said) == [(steps, seed) for steps in (3, 4, 5) for seed in range(6)], (
+        "each seed was trained once"
+    )
     store = Store(tmp_path / "store")
     assert len(store.rows()) == 3 * 3
     assert store.check() == []
     assert all(
-        store.finding(f"{p} {steps} {i}") == {"i": i} for p in range(3) for steps in (3, 4, 5) for i in range(40)
+        store.finding(f"{p} {steps} {i}") == {"i": i}
+        for p in range(3)
+        for steps in (3, 4, 5)
+        for i in range(40)
     )
 
 
@@ -161,7 +176,9 @@ with Store(sys.argv[1]).alone("x"):
 
 def test_a_lock_ends_with_its_process(tmp_path):
     Store(tmp_path)
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
     assert holder.stdout
     assert holder.stdout.readline() == "held\n"
     waited = []
@@ -173,5 +190,7 @@ def test_a_lock_ends_with_its_process(tmp_path):
 def test_a_store_that_vanishes_is_one_line(tmp_path):
     store = Store(tmp_path / "store")
     (tmp_path / "store").rename(tmp_path / "gone")
-    with pytest.raises(UserError, match=r"could not write a lock into .*what was finished before is kept"):
+    with pytest.raises(
+        UserError, match=r"could not write a lock into .*what was finished before is kept"
+    ):
         obtain(store, SPECS["adam"], range(1))

@@ -18,7 +18,9 @@ def test_what_does_not_fit_is_measured_with_fewer_seeds_at_once(monkeypatch):
         def run(each):
             tried.append(lanes)
             if lanes > 2:
-                raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8 bytes.")
+                raise jax.errors.JaxRuntimeError(
+                    "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8 bytes."
+                )
             return real(f, mesh, lanes)(each)
 
         return run
@@ -27,7 +29,8 @@ def test_what_does_not_fit_is_measured_with_fewer_seeds_at_once(monkeypatch):
     monkeypatch.setattr(seeds, "lanes_for", lambda mesh, n, at_most: at_most)
     squares = seeds.on_devices(lambda x: x**2, 9, at_most=8)
     with pytest.warns(
-        RuntimeWarning, match="[84] seeds at once do not fit the device's memory; measuring [42] at once"
+        RuntimeWarning,
+        match="[84] seeds at once do not fit the device's memory; measuring [42] at once",
     ):
         np.testing.assert_array_equal(squares(NUMBERS), NUMBERS**2)
     assert tried == [8, 4, 2]
@@ -36,8 +39,12 @@ def test_what_does_not_fit_is_measured_with_fewer_seeds_at_once(monkeypatch):
 
 
 def test_one_seed_that_does_not_fit_is_refused():
-    too_much = seeds.on_devices(lambda x: jnp.cumsum(jnp.full((2**22, 2**22), x), axis=0)[-1].sum(), 2)
-    with pytest.raises(UserError, match="what is measured on one seed does not fit the device's memory"):
+    too_much = seeds.on_devices(
+        lambda x: jnp.cumsum(jnp.full((2**22, 2**22), x), axis=0)[-1].sum(), 2
+    )
+    with pytest.raises(
+        UserError, match="what is measured on one seed does not fit the device's memory"
+    ):
         too_much(NUMBERS[:2])
 
 

@@ -43,15 +43,21 @@ def test_a_sink_is_told_what_the_run_says(tmp_path):
     assert sink.said[-1] == ("finish",)
     logs = sink.said[1:-1]
     assert [step for step, _ in logs] == run.loss_steps.tolist()
-    np.testing.assert_allclose([numbers["loss/mean"] for _, numbers in logs], run.losses.mean(axis=0), rtol=1e-6)
-    np.testing.assert_allclose([numbers["loss/highest"] for _, numbers in logs], run.losses.max(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(
+        [numbers["loss/mean"] for _, numbers in logs], run.losses.mean(axis=0), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        [numbers["loss/highest"] for _, numbers in logs], run.losses.max(axis=0), rtol=1e-6
+    )
     looked = [numbers for step, numbers in logs if step in SPEC.look_steps()]
     assert looked
     plain = [name for name, x in run.observed.items() if x.ndim == 2]
     assert plain
     for name in plain:  # the first look is before the first step, and no stop
         np.testing.assert_allclose(
-            [n[f"watched/{name}"] for n in looked], run.observed[name][:, 1:].mean(axis=0), rtol=1e-6
+            [n[f"watched/{name}"] for n in looked],
+            run.observed[name][:, 1:].mean(axis=0),
+            rtol=1e-6,
         )
     assert all(numbers["seeds/diverged"] == 0 for _, numbers in logs)
     obtain(Store(tmp_path), SPEC, range(3), sink=sink)
@@ -100,7 +106,10 @@ def test_tensorboard_gets_numbers(tmp_path):
     (path,) = (tmp_path / "follow").rglob("events*")
     assert path.parent.name == "remember_d=16_0-7"
     values = [
-        (e.step, v.tag, v.simple_value) for e in events(path) for v in e.summary.value if v.tag.startswith("loss")
+        (e.step, v.tag, v.simple_value)
+        for e in events(path)
+        for v in e.summary.value
+        if v.tag.startswith("loss")
     ]
     assert values == [(2, "loss/mean", 0.5)]
 

@@ -22,8 +22,12 @@ from mnemoscope.studies.claims import Curve, Grid, Map, Pictures
 from mnemoscope.studies.discover import STUDIES
 
 HOME = Path(mnemoscope.__file__).parent
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: nothing was clicked")
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium on this machine: nothing was clicked"
+)
 
 
 class Reader(HTMLParser):
@@ -62,7 +66,9 @@ def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
     assert "does not hold" in pages["walk.html"]
 
 
-@pytest.mark.parametrize("names", [("birth", "facts"), pytest.param(tuple(STUDIES), marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "names", [("birth", "facts"), pytest.param(tuple(STUDIES), marks=pytest.mark.long)]
+)
 def test_same_input_same_bytes(names, tmp_path, monkeypatch):
     """Two studies have every kind of figure: seeds, curves, maps and grids."""
     monkeypatch.setattr("mnemoscope.report.site.STUDIES", {name: STUDIES[name] for name in names})
@@ -117,13 +123,20 @@ def test_every_series_of_every_claim_has_a_panel(study):
 
 @needs_browser
 def test_the_ledger_is_filtered_sorted_and_opened(pages, tmp_path):
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: nothing was clicked")
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: nothing was clicked"
+    )
     for name, text in pages.items():
         (tmp_path / name).write_text(text)
     with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=120_000)
+        browser = play.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=120_000
+        )
         tab, trouble = browser.new_page(), []
-        tab.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+        tab.on(
+            "console",
+            lambda message: trouble.append(message.text) if message.type == "error" else None,
+        )
         tab.on("pageerror", lambda error: trouble.append(str(error)))
         tab.goto((tmp_path / "index.html").as_uri())
         total = sum(len(study.tests) for study in STUDIES.values())
@@ -137,7 +150,9 @@ def test_the_ledger_is_filtered_sorted_and_opened(pages, tmp_path):
         tab.select_option("[name=verdict]", "")
         tab.select_option("[name=sort]", "verdict")
         verdicts = [row.get_attribute("data-verdict") for row in tab.locator(".row").all()]
-        assert verdicts == sorted(verdicts, key=["reproduced", "partly", "refuted", "undecided", "none"].index)
+        assert verdicts == sorted(
+            verdicts, key=["reproduced", "partly", "refuted", "undecided", "none"].index
+        )
         assert tab.text_content("#filters output") == f"{total} of {total} claims"
         tab.click("#R13 summary")
         assert tab.locator("#R13 .facts").is_visible()
@@ -176,13 +191,17 @@ def test_text_has_the_contrast_of_wcag_aa(sheet):
         assert names >= {"ink", "quiet"}
         for name in names:
             for ground in ("paper", "band"):
-                bright, dim = sorted((luminance(colours[name]), luminance(colours[ground])), reverse=True)
+                bright, dim = sorted(
+                    (luminance(colours[name]), luminance(colours[ground])), reverse=True
+                )
                 assert (bright + 0.05) / (dim + 0.05) >= 4.5, f"{name} on {ground}"
 
 
 def test_a_figure_shows_every_seed_and_the_source():
     panel = Panel(series=("recall*",), axis="recall", limits=(0, 1), source={"recall": 0.25})
-    figure = seeds_figure([panel], {"recall": [0.0, 0.5, 1.0], "recall more": [0.1] * 7, "other": [3.0]})
+    figure = seeds_figure(
+        [panel], {"recall": [0.0, 0.5, 1.0], "recall more": [0.1] * 7, "other": [3.0]}
+    )
     axes = figure.axes[0]
     dots = [line.get_xdata() for line in axes.lines if line.get_marker() == "o"]
     np.testing.assert_array_equal(np.concatenate(dots), [0.0, 0.5, 1.0, *[0.1] * 7])
@@ -190,7 +209,10 @@ def test_a_figure_shows_every_seed_and_the_source():
     assert medians == [0.5, 0.1]
     assert [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"] == [0.25]
     assert axes.get_xlabel() == "recall"
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["recall  (3)", "recall more  (7)"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "recall  (3)",
+        "recall more  (7)",
+    ]
     text = svg(figure, "x", 'a "name" <b>')
     assert 'aria-label="a &quot;name&quot; &lt;b&gt;"' in text
     assert "currentColor" in text
@@ -205,7 +227,10 @@ def test_a_log_axis_keeps_zeros_in_sight():
 
 def test_curves_are_drawn_with_their_bands_and_one_legend():
     curve = Curve(steps=(0, 10, 20), mean=(0, 0.5, 1), low=(0, 0.4, 0.9), high=(0.1, 0.6, 1))
-    panels = [Panel(kind="curves", series=(f"{name}: *",), axis="right", title=name) for name in ("one", "two")]
+    panels = [
+        Panel(kind="curves", series=(f"{name}: *",), axis="right", title=name)
+        for name in ("one", "two")
+    ]
     curves = {f"{setting}: {series}": curve for setting in ("one", "two") for series in ("a", "b")}
     figure = curves_figure(panels, curves)
     assert [ax.get_title() for ax in figure.axes] == ["one", "two"]
@@ -215,9 +240,13 @@ def test_curves_are_drawn_with_their_bands_and_one_legend():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
     assert figure.axes[0].lines[0].get_marker() == "o", "three points are marked"
     near = Curve(steps=(10, 60), mean=(10, 60), low=(10, 60), high=(10, 60))
-    ax = curves_figure([Panel(kind="curves", series=("a",), axis="N", log=True, log_x=True)], {"a": near}).axes[0]
+    ax = curves_figure(
+        [Panel(kind="curves", series=("a",), axis="N", log=True, log_x=True)], {"a": near}
+    ).axes[0]
     for axis in (ax.xaxis, ax.yaxis):
-        shown = [axis.get_major_formatter()(x, 0) for x in axis.get_major_locator()() if 10 <= x <= 60]
+        shown = [
+            axis.get_major_formatter()(x, 0) for x in axis.get_major_locator()() if 10 <= x <= 60
+        ]
         assert shown == ["10", "20", "50"], "less than two decades have no powers of ten"
     with pytest.raises(ValueError, match="none of the curves"):
         curves_figure(panels, {"three: a": curve})
@@ -267,9 +296,13 @@ def test_grids_stand_beside_each_other_under_their_names():
     ]
     figure = grids_figure(panels, {"fall": grid, "loss": grid, "rise": grid})
     assert [ax.get_title() for ax in figure.axes if ax.get_title()] == ["the loss", "fall", "rise"]
-    assert not any(ax.texts for ax in figure.axes), "eighteen cells across are too many to be printed"
+    assert not any(ax.texts for ax in figure.axes), (
+        "eighteen cells across are too many to be printed"
+    )
     same = Grid.of(("a",), ("b",), np.full((1, 1), 0.5))
-    assert grids_figure(panels, {"loss": same}).axes[0].child_axes == [], "one value alone has no scale"
+    assert grids_figure(panels, {"loss": same}).axes[0].child_axes == [], (
+        "one value alone has no scale"
+    )
     with pytest.raises(ValueError, match="none of the grids other has a panel"):
         grids_figure(panels, {"other": grid})
 
@@ -282,10 +315,19 @@ def test_a_grid_that_is_not_rectangular_is_refused():
 def test_every_curve_and_map_of_the_published_results_is_drawn(tmp_path):
     drawn = panels("birth")
     for claim, found in results.pictures(tmp_path, "birth", "full").items():
-        shown = {name for panel in drawn[claim] if panel.kind == "curves" for name in panel.chosen(tuple(found.curves))}
+        shown = {
+            name
+            for panel in drawn[claim]
+            if panel.kind == "curves"
+            for name in panel.chosen(tuple(found.curves))
+        }
         assert shown == set(found.curves), claim
     cli.figure("B2", tmp_path / "b2.svg", store=tmp_path / "none")
-    assert {path.name for path in tmp_path.glob("*.svg")} == {"b2.svg", "b2-curves.svg", "b2-maps.svg"}
+    assert {path.name for path in tmp_path.glob("*.svg")} == {
+        "b2.svg",
+        "b2-curves.svg",
+        "b2-maps.svg",
+    }
 
 
 @pytest.mark.parametrize("ending", ["svg", "pdf", "png"])
@@ -293,7 +335,9 @@ def test_a_figure_alone_is_the_same_each_time(tmp_path, ending, capsys):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         cli.figure("R13", tmp_path / name / f"r13.{ending}", store=tmp_path / "none")
-    assert (tmp_path / "a" / f"r13.{ending}").read_bytes() == (tmp_path / "b" / f"r13.{ending}").read_bytes()
+    assert (tmp_path / "a" / f"r13.{ending}").read_bytes() == (
+        tmp_path / "b" / f"r13.{ending}"
+    ).read_bytes()
 
 
 def test_drawing_leaves_the_callers_matplotlib_alone():
@@ -308,10 +352,13 @@ def test_drawing_leaves_the_callers_matplotlib_alone():
 
 
 def test_figures_that_cannot_be_made_say_so(tmp_path):
-    with pytest.raises(UserError, match=r"unknown kind of figure 'r\.gif'; allowed endings: \.svg, \.pdf, \.png"):
+    with pytest.raises(
+        UserError, match=r"unknown kind of figure 'r\.gif'; allowed endings: \.svg, \.pdf, \.png"
+    ):
         write_figure(claim_figures("R1", (), {}, Pictures())["seeds"], tmp_path / "r.gif")
     with pytest.raises(
-        UserError, match=r"nothing to draw for R3 at the scale quick; make it with 'mnemoscope run remember"
+        UserError,
+        match=r"nothing to draw for R3 at the scale quick; make it with 'mnemoscope run remember",
     ):
         cli.figure("R3", scale="quick", store=tmp_path / "none")
     with pytest.raises(UserError, match="cannot write"):

@@ -19,14 +19,22 @@ from mnemoscope.training.loop import fit
 from mnemoscope.training.spec import Spec
 
 SPEC = Spec(
-    task=Permutation(n_symbols=2), model=ModelConfig(d_model=4, n_heads=1, d_mlp=0), steps=4, batch=4, snapshots=3
+    task=Permutation(n_symbols=2),
+    model=ModelConfig(d_model=4, n_heads=1, d_mlp=0),
+    steps=4,
+    batch=4,
+    snapshots=3,
 )
 
 
 @pytest.fixture
 def count_fits(monkeypatch):
     calls = []
-    monkeypatch.setattr(local, "fit", lambda spec, seeds, **rest: calls.append(list(seeds)) or fit(spec, seeds, **rest))
+    monkeypatch.setattr(
+        local,
+        "fit",
+        lambda spec, seeds, **rest: calls.append(list(seeds)) or fit(spec, seeds, **rest),
+    )
     return calls
 
 
@@ -80,19 +88,26 @@ def test_what_does_not_fit_the_memory_is_cut_with_the_same_result(store, monkeyp
     def small_device(spec, seeds, **rest):
         tried.append(list(seeds))
         if len(seeds) > most:
-            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8 bytes.")
+            raise jax.errors.JaxRuntimeError(
+                "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8 bytes."
+            )
         return real(spec, seeds, **rest)
 
     monkeypatch.setattr(local, "fit", small_device)
     most = 2
-    with pytest.warns(RuntimeWarning, match=r"[53] seeds at once do not fit the device's memory; going on"):
+    with pytest.warns(
+        RuntimeWarning, match=r"[53] seeds at once do not fit the device's memory; going on"
+    ):
         run = obtain(store, SPEC, range(5), progress=lambda done, total: told.append((done, total)))
     assert tried == [[0, 1, 2, 3, 4], [0, 1], [2, 3, 4], [2], [3, 4]]
     assert told[-1] == (5 * SPEC.steps, 5 * SPEC.steps)
     for name, value in fit(SPEC, range(5)).snapshots.items():
         np.testing.assert_allclose(run.snapshots[name], value, atol=1e-5)
     most = 0
-    with pytest.raises(UserError, match="one seed of this Spec does not fit the memory"), pytest.warns(RuntimeWarning):
+    with (
+        pytest.raises(UserError, match="one seed of this Spec does not fit the memory"),
+        pytest.warns(RuntimeWarning),
+    ):
         obtain(store, SPEC, [7, 8])
 
 
@@ -108,7 +123,9 @@ def test_a_damaged_file_is_told_with_the_way_out(store, damage):
     obtain(store, SPEC, range(2))
     (row,) = store.rows()
     (store.folder / row.file).write_bytes(damage)
-    with pytest.raises(UserError, match=f"stored run {row.id} is damaged .*'mnemoscope check --repair'"):
+    with pytest.raises(
+        UserError, match=f"stored run {row.id} is damaged .*'mnemoscope check --repair'"
+    ):
         obtain(store, SPEC, range(2))
     store.delete(row)
     assert store.rows() == []
@@ -145,7 +162,8 @@ def test_a_full_disk_is_one_line_and_loses_nothing(store, monkeypatch):
 
     monkeypatch.setattr(runs, "save", full)
     with pytest.raises(
-        UserError, match=r"could not write run .*No space left on device.*what was finished before is kept"
+        UserError,
+        match=r"could not write run .*No space left on device.*what was finished before is kept",
     ):
         obtain(store, SPEC, [0, 1])
     assert len(store.rows()) == 1
@@ -153,10 +171,14 @@ def test_a_full_disk_is_one_line_and_loses_nothing(store, monkeypatch):
 
 def test_folders_that_cannot_be_stores(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(UserError, match=r"cannot use .* as a store .*give a writable folder with --store"):
+    with pytest.raises(
+        UserError, match=r"cannot use .* as a store .*give a writable folder with --store"
+    ):
         Store(tmp_path / "file")
     (tmp_path / "bad").mkdir()
-    (tmp_path / "bad" / "index.sqlite3").write_text("this is not a database, and long enough to be looked at" * 20)
+    (tmp_path / "bad" / "index.sqlite3").write_text(
+        "this is not a database, and long enough to be looked at" * 20
+    )
     with pytest.raises(UserError, match="cannot use"):
         Store(tmp_path / "bad")
     Store(tmp_path / "new")
@@ -178,7 +200,10 @@ def everything(folder):
     try:
         runs = {row.id: kept.load(row) for row in kept.rows()}
         numbers = {
-            name: [run.losses.tobytes(), *(run.snapshots[k].tobytes() for k in sorted(run.snapshots))]
+            name: [
+                run.losses.tobytes(),
+                *(run.snapshots[k].tobytes() for k in sorted(run.snapshots)),
+            ]
             for name, run in runs.items()
         }
         return numbers, kept.finding("a key"), kept.read_text("ledger/quick/x.json")
@@ -201,10 +226,16 @@ def filled(tmp_path):
 def test_no_flipped_byte_gives_a_wrong_number(filled):
     """Each file, bytes all over it: what is read is what was written, or one line says that it is not."""
     good, noticed, told, rng = everything(filled), {}, [], np.random.default_rng(0)
-    for path in [p for p in filled.rglob("*") if p.is_file() and p.suffix in (".safetensors", ".json", ".sqlite3")]:
+    for path in [
+        p
+        for p in filled.rglob("*")
+        if p.is_file() and p.suffix in (".safetensors", ".json", ".sqlite3")
+    ]:
         data = path.read_bytes()
         for at in rng.integers(0, len(data), 60).tolist():
-            path.write_bytes(data[:at] + bytes([data[at] ^ (1 << rng.integers(8))]) + data[at + 1 :])
+            path.write_bytes(
+                data[:at] + bytes([data[at] ^ (1 << rng.integers(8))]) + data[at + 1 :]
+            )
             for rest in ("-wal", "-shm"):
                 (filled / f"index.sqlite3{rest}").unlink(missing_ok=True)
             try:
@@ -265,7 +296,8 @@ def test_a_ledger_that_was_changed_is_not_shown(store, capsys):
     cli.ledger("walk", store=store.folder)
     path.write_text(json.dumps(ledger | {"hardware": "better"}))
     with pytest.raises(
-        UserError, match=r"walk.json' cannot be read: its bytes are not those that were written; move it away"
+        UserError,
+        match=r"walk.json' cannot be read: its bytes are not those that were written; move it away",
     ):
         cli.ledger("walk", store=store.folder)
     (store.folder / "index.sqlite3").rename(store.folder / "index.old")
@@ -283,7 +315,9 @@ def test_files_that_an_index_does_not_know_and_files_that_are_gone(filled):
     for path in filled.glob("index.sqlite3*"):
         path.unlink()
     kept = Store(filled)
-    assert [(d.name, d.why) for d in kept.check()] == [("ledger/quick/x.json", "the index does not know it")]
+    assert [(d.name, d.why) for d in kept.check()] == [
+        ("ledger/quick/x.json", "the index does not know it")
+    ]
     cli.check(repair=True, store=filled)
     assert kept.check() == []
     assert kept.read_text("ledger/quick/x.json") is None
@@ -313,10 +347,14 @@ def test_a_repair_that_is_cut_off_forgets_nothing(filled, monkeypatch):
     for row in kept.rows():
         (filled / row.file).write_bytes(b"x")
     real = local.fit
-    monkeypatch.setattr(local, "fit", lambda *args, **more: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(
+        local, "fit", lambda *args, **more: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
     with pytest.raises(KeyboardInterrupt):
         cli.check(repair=True, store=filled)
-    assert len(kept.check()) == len(kept.rows()) == 2, "what is not trained again yet is still known as damaged"
+    assert len(kept.check()) == len(kept.rows()) == 2, (
+        "what is not trained again yet is still known as damaged"
+    )
     monkeypatch.setattr(local, "fit", real)
     cli.check(repair=True, store=filled)
     assert kept.check() == []
@@ -344,7 +382,9 @@ def test_a_file_that_was_not_yet_renamed_still_counts(filled, monkeypatch):
     (filled / "ledger/quick/x.json").write_text("damaged\n")
     with pytest.raises(UserError, match="could not write"):
         kept.write_text("ledger/quick/x.json", "four\n")
-    with pytest.raises(UserError, match=r"x.json .* is damaged"):  # a write that fails does not bless what was there
+    with pytest.raises(
+        UserError, match=r"x.json .* is damaged"
+    ):  # a write that fails does not bless what was there
         kept.read_text("ledger/quick/x.json")
 
 
@@ -381,4 +421,6 @@ PRAGMA user_version=1;""")
     assert again.load(again.rows()[0]).seeds == (0, 1)
     assert again.finding("a key") == {"value": 1}
     assert again.read_text("ledger/quick/x.json") == "one\n"
-    assert [(d.kind, d.why) for d in again.check()] == [("run", f"3 bytes where {rows[1][5]} were written")]
+    assert [(d.kind, d.why) for d in again.check()] == [
+        ("run", f"3 bytes where {rows[1][5]} were written")
+    ]

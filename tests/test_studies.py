@@ -47,11 +47,15 @@ def nothing_finite(evidence):
 
 
 def nothing_finite_by_seed(evidence):
-    return Outcome("reproduced", 1.0, (1.0, 1.0), "Some never learn.", {"steps": np.array([1.0, np.inf])})
+    return Outcome(
+        "reproduced", 1.0, (1.0, 1.0), "Some never learn.", {"steps": np.array([1.0, np.inf])}
+    )
 
 
 def claimed(name, needs, judge):
-    return Test(Claim(id=name, statement="s", source_figure="f", criterion=f"c {name}"), needs, judge)
+    return Test(
+        Claim(id=name, statement="s", source_figure="f", criterion=f"c {name}"), needs, judge
+    )
 
 
 PLANTED = Study(
@@ -86,17 +90,24 @@ class Watch:
 
 def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
     watch = Watch()
-    with pytest.warns(RuntimeWarning, match=r"planted/wild: diverged and left out of what is judged: seed 0 \(after"):
+    with pytest.warns(
+        RuntimeWarning,
+        match=r"planted/wild: diverged and left out of what is judged: seed 0 \(after",
+    ):
         ledger = run_study(PLANTED, "quick", store, "mnemoscope run planted", watcher=watch)
     verdicts = {entry.id: entry for entry in ledger.claims}
     assert verdicts["P1"].verdict == "reproduced"
     assert verdicts["P1"].value == 1
     assert verdicts["P1"].seeds == 8
-    assert verdicts["P2"].verdict == "refuted"  # nothing repeats in training, so nothing teaches recall
+    assert (
+        verdicts["P2"].verdict == "refuted"
+    )  # nothing repeats in training, so nothing teaches recall
     assert verdicts["P3"].verdict == "undecided"  # whatever its judge says
     assert verdicts["P3"].failed_seeds == 8
     assert "8 of 8 seeds of wild diverged" in verdicts["P3"].sentence
-    assert re.search(r"Diverged in wild: seed 0 \(after \d+ of 20 steps\), seed 1 ", verdicts["P3"].sentence)
+    assert re.search(
+        r"Diverged in wild: seed 0 \(after \d+ of 20 steps\), seed 1 ", verdicts["P3"].sentence
+    )
     assert "iverged" not in verdicts["P1"].sentence
     assert verdicts["P4"].verdict == "reproduced"
     assert watch.planned == [(["good", "wild"], 4)]
@@ -113,13 +124,19 @@ def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
 
     # a second start trains and judges nothing and leaves the ledger as it was
     again = Watch()
-    assert run_study(PLANTED, "quick", Store(store.folder), "another command", watcher=again) == ledger
+    assert (
+        run_study(PLANTED, "quick", Store(store.folder), "another command", watcher=again) == ledger
+    )
     assert again.planned == [([], 0)]
     assert again.trained_ == {}
 
     # a changed criterion is judged anew, from stored runs
-    changed = Study(**vars(PLANTED) | {"tests": (claimed("P1", ("good",), recalls), *PLANTED.tests[1:])})
-    changed.tests[0].__dict__["claim"] = Claim(id="P1", statement="s", source_figure="f", criterion="another")
+    changed = Study(
+        **vars(PLANTED) | {"tests": (claimed("P1", ("good",), recalls), *PLANTED.tests[1:])}
+    )
+    changed.tests[0].__dict__["claim"] = Claim(
+        id="P1", statement="s", source_figure="f", criterion="another"
+    )
     third = Watch()
     entry = run_study(changed, "quick", store, "c", watcher=third).claims[0]
     assert third.judged_ == ["P1"]
@@ -129,7 +146,10 @@ def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
 
 def test_the_ledger_is_that_of_the_last_command(store):
     """Findings that are known already come into the ledger, and what was lost beside it is written again."""
-    few, many = (run_study(PLANTED, "quick", store, "c", seeds=n, claims=("P1",), watcher=Watch()) for n in (4, 8))
+    few, many = (
+        run_study(PLANTED, "quick", store, "c", seeds=n, claims=("P1",), watcher=Watch())
+        for n in (4, 8)
+    )
     assert [each.claims[0].seeds for each in (few, many)] == [4, 8]
     again = run_study(PLANTED, "quick", store, "c", seeds=4, claims=("P1",), watcher=Watch())
     assert again.claims == few.claims
@@ -161,7 +181,9 @@ def test_choosing_claims_trains_only_what_they_need_and_keeps_the_rest(store):
     ledger = read_ledger(store, "planted", "quick")
     assert ledger is not None
     assert [entry.id for entry in ledger.claims] == ["P3", "P4"]
-    with pytest.raises(UserError, match=r"unknown claim of study 'planted' 'P9'.*allowed: P1, P2, P3, P4"):
+    with pytest.raises(
+        UserError, match=r"unknown claim of study 'planted' 'P9'.*allowed: P1, P2, P3, P4"
+    ):
         run_study(PLANTED, "quick", store, "c", claims=("P9",), watcher=watch)
 
 
@@ -170,7 +192,9 @@ def test_a_verdict_says_which_seed_it_rests_without():
     evidence = evidence_of({"good": planted(SPEC, 20, good_steps={13: 417})}, "quick")
     finding = evidence.finding(("good",), any_answer)
     assert (finding.verdict, finding.failed_seeds) == ("reproduced", 1)
-    assert finding.sentence.endswith("to anything. Diverged in good: seed 13 (after 417 of 1,000 steps).")
+    assert finding.sentence.endswith(
+        "to anything. Diverged in good: seed 13 (after 417 of 1,000 steps)."
+    )
     finding = evidence.finding(("good",), nothing_finite)
     assert (finding.verdict, finding.value) == ("undecided", None)
     assert finding.sentence.startswith(
@@ -182,7 +206,9 @@ def test_a_verdict_says_which_seed_it_rests_without():
 
 
 def test_too_few_seeds_settle_nothing(store):
-    entry = run_study(PLANTED, "quick", store, "c", seeds=3, claims=("P1",), watcher=Watch()).claims[0]
+    entry = run_study(
+        PLANTED, "quick", store, "c", seeds=3, claims=("P1",), watcher=Watch()
+    ).claims[0]
     assert entry.verdict == "undecided"
     assert entry.seeds == 3
 
@@ -239,11 +265,15 @@ def test_full_scale_has_the_source_budget_and_the_promised_seeds():
     settings = find_study("remember").settings("full")
     for name, setting in settings.items():
         assert 0.999 < setting.spec.steps * setting.spec.batch / 5_000_000 <= 1, name
-        assert setting.seeds >= (256 if name in ("repeat/d16h1", "repeat/d32h1", "repeat/d32h2") else 64)
+        assert setting.seeds >= (
+            256 if name in ("repeat/d16h1", "repeat/d32h1", "repeat/d32h2") else 64
+        )
 
 
 def test_unknown_names():
-    with pytest.raises(UserError, match=r"unknown study 'remembr' \(did you mean 'remember'\?\); allowed: remember"):
+    with pytest.raises(
+        UserError, match=r"unknown study 'remembr' \(did you mean 'remember'\?\); allowed: remember"
+    ):
         find_study("remembr")
     with pytest.raises(UserError, match="unknown claim 'X1'; allowed: R1, R2"):
         find_claim("X1")

@@ -38,7 +38,8 @@ def test_posterior_is_what_counting_gives(n):
     rows = np.random.default_rng(0).choice(listed, 40, replace=False)
     seen_undefined = False
     routes = [
-        jax.jit(jax.vmap(lambda prompt, m=m: task.posterior(prompt, m))) for m in (None, permutations(n), split.train)
+        jax.jit(jax.vmap(lambda prompt, m=m: task.posterior(prompt, m)))
+        for m in (None, permutations(n), split.train)
     ]
     found = [np.asarray(route(jnp.asarray(rows[:, :-1]))) for route in routes]
     for row, closed, counted, by_training in zip(rows, *found, strict=True):
@@ -63,7 +64,9 @@ def test_loss_floor_is_the_enumerated_entropy(n, repeat, of_training):
     task = Permutation(n_symbols=n, repeat=repeat)
     mappings = split_of(task).train if of_training else permutations(n)
     listed = task.sequences(mappings)
-    exact = jax.jit(jax.vmap(lambda row: task.posterior(row, mappings)))(jnp.asarray(listed.tokens[:, :-1]))
+    exact = jax.jit(jax.vmap(lambda row: task.posterior(row, mappings)))(
+        jnp.asarray(listed.tokens[:, :-1])
+    )
     given_ = np.take_along_axis(np.asarray(exact), listed.tokens[:, 1::2, None], axis=-1)[..., 0]
     enumerated = (listed.probability[:, None] * -np.log(given_)).sum() / n
     assert enumerated == pytest.approx(math.log(len(mappings)) / n, abs=1e-6)
@@ -83,7 +86,9 @@ def test_sampling_matches_the_enumerated_probabilities(repeat_of):
     task = Permutation(n_symbols=3, repeat=0.3, repeat_of=repeat_of, held_out=0.5)
     split = split_of(task)
     n = 200_000
-    drawn = jax.jit(jax.vmap(lambda key: task.sample(split, key=key)))(jax.random.split(jax.random.key(1), n))
+    drawn = jax.jit(jax.vmap(lambda key: task.sample(split, key=key)))(
+        jax.random.split(jax.random.key(1), n)
+    )
     whole = np.concatenate([drawn.tokens, drawn.targets[:, -1:]], axis=1)
     counts = Counter(map(tuple, whole.tolist()))
     listed = task.sequences(split.train)
@@ -131,7 +136,10 @@ def test_source_probabilities_sum_to_one(n, repeat, repeat_of):
         ({"n_symbols": 1}, "greater than or equal to 2"),
         ({"n_symbols": 10}, "less than or equal to 9"),
         ({"repeat": -0.1}, "greater than or equal to 0"),
-        ({"repeats": 0.1}, "unknown key of Permutation 'repeats' (did you mean 'repeat'?); allowed: kind, n_symbols"),
+        (
+            {"repeats": 0.1},
+            "unknown key of Permutation 'repeats' (did you mean 'repeat'?); allowed: kind, n_symbols",
+        ),
         ({"repeat_of": "last"}, "'first' or 'any'"),
     ],
 )

@@ -20,7 +20,16 @@ from mnemoscope.training.loop import fit
 from mnemoscope.training.optimizers import SGD, Adam
 from mnemoscope.training.programs import programs
 from mnemoscope.training.spec import Spec
-from mnemoscope.training.step import all_params, draw, joined, parted, release_steps, start, train_step, trained_shapes
+from mnemoscope.training.step import (
+    all_params,
+    draw,
+    joined,
+    parted,
+    release_steps,
+    start,
+    train_step,
+    trained_shapes,
+)
 from mnemoscope.training.worlds import seed_keys
 
 SMALL = Spec(
@@ -53,7 +62,9 @@ def test_the_compiled_loop_equals_a_python_loop():
         state = step(i, state)
         losses.append(float(state.loss_sum) - before)
     close(run.model(3).params, all_params(spec, state.trained, state.frozen))
-    means = [np.mean(losses[a:b]) for a, b in zip([0, *run.loss_steps[:-1]], run.loss_steps, strict=True)]
+    means = [
+        np.mean(losses[a:b]) for a, b in zip([0, *run.loss_steps[:-1]], run.loss_steps, strict=True)
+    ]
     np.testing.assert_allclose(run.losses[0], means, atol=1e-4)
 
 
@@ -68,30 +79,41 @@ def test_one_step_is_adam_on_the_plain_gradient():
 
     def loss(p):
         logits = jax.vmap(lambda row: forward(spec.model, p, row)[0])(batch.tokens)[:, 0::2]
-        return optax.losses.softmax_cross_entropy_with_integer_labels(logits, batch.targets[:, 0::2]).mean()
+        return optax.losses.softmax_cross_entropy_with_integer_labels(
+            logits, batch.targets[:, 0::2]
+        ).mean()
 
     value, gradient = jax.jit(jax.value_and_grad(loss))(params)
     # Adam's first step has m/sqrt(v) = g/|g|: each weight moves by lr against its gradient's sign (eps apart)
     gradient = jax.device_get(gradient)
-    expected = jax.tree.map(lambda p, g: p - 0.01 * g / (np.abs(g) + 1e-8), jax.device_get(params), gradient)
+    expected = jax.tree.map(
+        lambda p, g: p - 0.01 * g / (np.abs(g) + 1e-8), jax.device_get(params), gradient
+    )
     run = fit(spec, [0])
     assert run.losses[0, -1] == pytest.approx(float(value), abs=1e-6)
     for name in expected:  # where the gradient is mere rounding its sign is too
         clear = np.abs(gradient[name]) > 1e-6
         np.testing.assert_allclose(
-            np.asarray(run.model(0).params[name])[clear], np.asarray(expected[name])[clear], atol=1e-5
+            np.asarray(run.model(0).params[name])[clear],
+            np.asarray(expected[name])[clear],
+            atol=1e-5,
         )
 
 
 # a large eps, as above
-RULES = [Adam(lr=0.01, eps=1e-3, weight_decay=0.1, clip=0.5), SGD(lr=0.1, momentum=0.9, weight_decay=0.1)]
+RULES = [
+    Adam(lr=0.01, eps=1e-3, weight_decay=0.1, clip=0.5),
+    SGD(lr=0.1, momentum=0.9, weight_decay=0.1),
+]
 
 
 @pytest.mark.parametrize("optimiser", RULES)
 def test_steps_on_one_vector_are_steps_on_every_parameter(optimiser):
     """The second route keeps each parameter apart: the plain forward pass, and Optax on a tree."""
     model = SMALL.model.model_copy(update={"frozen": ("embed.*",)})
-    spec = SMALL.model_copy(update={"steps": 4, "model": model, "optimiser": optimiser, "release": (("*.W_in", 2),)})
+    spec = SMALL.model_copy(
+        update={"steps": 4, "model": model, "optimiser": optimiser, "release": (("*.W_in", 2),)}
+    )
     _, _, for_data = seed_keys(0)
     world, first = begin(spec, 0)
     params, rule = parted(spec, first.trained), optimiser.transformation(spec.steps)
@@ -99,14 +121,22 @@ def test_steps_on_one_vector_are_steps_on_every_parameter(optimiser):
     assert "embed.W_E" not in params
 
     def loss(params, batch):
-        logits = jax.vmap(lambda row: forward(spec.model, {**first.frozen, **params}, row)[0])(batch.tokens)[:, 0::2]
-        return optax.losses.softmax_cross_entropy_with_integer_labels(logits, batch.targets[:, 0::2]).mean()
+        logits = jax.vmap(lambda row: forward(spec.model, {**first.frozen, **params}, row)[0])(
+            batch.tokens
+        )[:, 0::2]
+        return optax.losses.softmax_cross_entropy_with_integer_labels(
+            logits, batch.targets[:, 0::2]
+        ).mean()
 
     @jax.jit
     def after_step(params, state, step):
         gradient = jax.grad(loss)(params, draw(spec, world, for_data, step))
-        moves = {name: jnp.where((name == "blocks.0.mlp.W_in") & (step < 2), 0, 1) for name in params}
-        gradient, sizes = ({n: x * moves[n] for n, x in tree.items()} for tree in (gradient, params))
+        moves = {
+            name: jnp.where((name == "blocks.0.mlp.W_in") & (step < 2), 0, 1) for name in params
+        }
+        gradient, sizes = (
+            {n: x * moves[n] for n, x in tree.items()} for tree in (gradient, params)
+        )
         updates, state = rule.update(gradient, state, sizes)
         return optax.apply_updates(params, updates), state
 
@@ -119,7 +149,8 @@ def test_steps_on_one_vector_are_steps_on_every_parameter(optimiser):
 def test_a_vector_of_parameters_comes_apart_as_it_was_joined():
     shapes = trained_shapes(SMALL)
     tree = {
-        name: np.arange(np.prod(shape)).reshape(shape) + 1000.0 * i for i, (name, shape) in enumerate(shapes.items())
+        name: np.arange(np.prod(shape)).reshape(shape) + 1000.0 * i
+        for i, (name, shape) in enumerate(shapes.items())
     }
     vector = jax.jit(partial(joined, SMALL))(dict(reversed(tree.items())))
     assert vector.shape == (sum(np.prod(shape) for shape in shapes.values()),)
@@ -131,7 +162,9 @@ def test_a_vector_of_parameters_comes_apart_as_it_was_joined():
 
 def test_no_core_gets_a_piece_of_anothers_step(monkeypatch):
     """Without the option the loop's larger operations are cut into one piece a core (`mnemoscope.core.xla`)."""
-    spec = Spec(task=Permutation(), model=ModelConfig(d_model=32, n_heads=2, d_mlp=64), steps=1, batch=128)
+    spec = Spec(
+        task=Permutation(), model=ModelConfig(d_model=32, n_heads=2, d_mlp=64), steps=1, batch=128
+    )
 
     def is_cut() -> bool:
         advance = programs_module._compile(spec.program(), device_mesh(2), 2).advance
@@ -151,18 +184,27 @@ def test_a_seed_trains_the_same_alone_and_among_others():
         np.testing.assert_array_equal(alone.world(seed).held_out, together.world(seed).held_out)
     again = fit(SMALL, [5, 1, 3])
     for name, value in together.snapshots.items():
-        np.testing.assert_array_equal(value, again.snapshots[name], err_msg="same seeds, same machine: the same bits")
-    assert not np.allclose(together.model(1).params["embed.W_E"], together.model(3).params["embed.W_E"])
+        np.testing.assert_array_equal(
+            value, again.snapshots[name], err_msg="same seeds, same machine: the same bits"
+        )
+    assert not np.allclose(
+        together.model(1).params["embed.W_E"], together.model(3).params["embed.W_E"]
+    )
 
 
 def test_snapshots_and_observations_are_of_their_step():
     def observe(model, split):
-        return {"norm": jnp.sqrt(sum(jnp.square(p).sum() for p in model.params.values())), "first": split.train[0, 0]}
+        return {
+            "norm": jnp.sqrt(sum(jnp.square(p).sum() for p in model.params.values())),
+            "first": split.train[0, 0],
+        }
 
     run = fit(SMALL, [0, 1], observe)
     assert SMALL.snapshot_steps() == (0, 1, 4, 17, 70)
     for snap, steps in enumerate(SMALL.snapshot_steps()[1:], 1):
-        if steps < SMALL.steps:  # the schedule is constant, so a shorter training is a prefix of the longer one
+        if (
+            steps < SMALL.steps
+        ):  # the schedule is constant, so a shorter training is a prefix of the longer one
             shorter = fit(SMALL.model_copy(update={"steps": steps}), [1])
             close(run.model(1, snap).params, shorter.model(1).params)
     norm = np.sqrt(sum(np.square(v[1, 2]).sum() for v in run.snapshots.values()))
@@ -194,15 +236,25 @@ def test_trainings_that_differ_in_releases_share_a_program(monkeypatch):
     assert (early.snapshots["embed.W_E"][:, -1] != late.snapshots["embed.W_E"][:, -1]).any(), (
         "the releases were told apart"
     )
-    fit(SMALL.model_copy(update={"batch": 12, "optimiser": Adam(lr=1e-3, schedule="cosine")}), [0, 1])
-    fit(SMALL.model_copy(update={"batch": 12, "optimiser": Adam(lr=1e-3, schedule="cosine"), "steps": 30}), [0, 1])
+    fit(
+        SMALL.model_copy(update={"batch": 12, "optimiser": Adam(lr=1e-3, schedule="cosine")}),
+        [0, 1],
+    )
+    fit(
+        SMALL.model_copy(
+            update={"batch": 12, "optimiser": Adam(lr=1e-3, schedule="cosine"), "steps": 30}
+        ),
+        [0, 1],
+    )
     assert len(compiled) == 3, "a falling rate knows how long the training is"
 
 
 def test_looks_are_evenly_spaced_and_observed():
     spec = SMALL.model_copy(update={"steps": 20, "looks": 4, "snapshots": 2})
     assert spec.look_steps() == (0, 5, 10, 15, 20)
-    run = fit(spec, [0, 1], lambda model, world: {"norm": jnp.square(model.params["embed.W_E"]).sum()})
+    run = fit(
+        spec, [0, 1], lambda model, world: {"norm": jnp.square(model.params["embed.W_E"]).sum()}
+    )
     assert run.observed["norm"].shape == (2, 5)
     for look, snapshot in ((0, 0), (4, 1)):
         at = np.square(run.snapshots["embed.W_E"][:, snapshot]).sum(axis=(1, 2))
@@ -228,7 +280,9 @@ def test_a_diverged_seed_is_told_and_does_not_touch_its_neighbours():
 
 def test_weights_that_the_last_step_made_infinite_are_noticed():
     """The loss of the one step is finite; what follows it is not."""
-    run = fit(SMALL.model_copy(update={"optimiser": SGD(lr=3e38, weight_decay=100), "steps": 1}), [0, 1])
+    run = fit(
+        SMALL.model_copy(update={"optimiser": SGD(lr=3e38, weight_decay=100), "steps": 1}), [0, 1]
+    )
     assert np.isfinite(run.losses).all()
     assert [run.outcome(seed) for seed in (0, 1)] == ["diverged", "diverged"]
     assert run.diverged() == "seed 0 (after 0 of 1 steps), seed 1 (after 0 of 1 steps)"
@@ -237,7 +291,9 @@ def test_weights_that_the_last_step_made_infinite_are_noticed():
 def test_training_learns_what_the_oracle_knows():
     """Three symbols without repeats: the loss comes near ln(3!)/3, elimination's, and not below the training floor."""
     task = Permutation(n_symbols=3)
-    spec = SMALL.model_copy(update={"task": task, "steps": 1500, "batch": 64, "optimiser": Adam(lr=1e-2)})
+    spec = SMALL.model_copy(
+        update={"task": task, "steps": 1500, "batch": 64, "optimiser": Adam(lr=1e-2)}
+    )
     run = fit(spec, range(4))
     last = run.losses[:, -8:].mean()
     n_train = 6 - spec.task.n_held_out
@@ -257,7 +313,12 @@ def test_seeds_that_are_no_seeds(seeds):
 
 
 def test_seeds_of_every_whole_kind():
-    assert different_seeds(np.arange(3)) == different_seeds(jnp.arange(3)) == different_seeds(range(3)) == (0, 1, 2)
+    assert (
+        different_seeds(np.arange(3))
+        == different_seeds(jnp.arange(3))
+        == different_seeds(range(3))
+        == (0, 1, 2)
+    )
 
 
 def test_asking_for_a_seed_that_was_not_run():
@@ -293,7 +354,9 @@ def test_unknown_keys_of_a_stored_spec_are_refused():
     text = SMALL.canonical_json().replace('"batch":16', '"batch":16,"batchsize":3')
     with pytest.raises(UserError, match=r"unknown key of Spec 'batchsize' .*allowed: format, task"):
         Spec.model_validate_json(text)
-    with pytest.raises(UserError, match=r"^Spec: steps: Input should be greater than or equal to 1, got -5$"):
+    with pytest.raises(
+        UserError, match=r"^Spec: steps: Input should be greater than or equal to 1, got -5$"
+    ):
         Spec(task=Permutation(), steps=-5)
 
 
@@ -319,7 +382,9 @@ def test_sgd_is_the_rule_it_says():
         assert float(params["p"]) == pytest.approx(p, rel=1e-6)
 
 
-@pytest.mark.parametrize("optimiser", [SGD(lr=0.1, momentum=0.9, weight_decay=0.1), Adam(lr=1e-2, weight_decay=0.1)])
+@pytest.mark.parametrize(
+    "optimiser", [SGD(lr=0.1, momentum=0.9, weight_decay=0.1), Adam(lr=1e-2, weight_decay=0.1)]
+)
 def test_a_parameter_is_held_back_to_the_last_bit_until_its_release(optimiser):
     release = (("*.W_K", 6), ("embed.*", 3))
     spec = Spec(task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), optimiser=optimiser, steps=10, batch=4,
@@ -337,6 +402,10 @@ def test_a_release_that_names_nothing_trained_is_refused():
     with pytest.raises(ValueError, match=r"unknown trained parameter in release 'blocks\.7\.\*'"):
         Spec(task=Permutation(n_symbols=3), release=(("blocks.7.*", 3),))
     with pytest.raises(ValueError, match="unknown trained parameter in release"):
-        Spec(task=Permutation(n_symbols=3), model=ModelConfig(frozen=("*.W_K",)), release=(("*.W_K", 3),))
+        Spec(
+            task=Permutation(n_symbols=3),
+            model=ModelConfig(frozen=("*.W_K",)),
+            release=(("*.W_K", 3),),
+        )
     plain = Spec(task=Permutation(n_symbols=3))
     assert "release" not in plain.canonical_json()  # an older Spec keeps its identity

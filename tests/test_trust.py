@@ -91,7 +91,9 @@ def test_numbers_are_not_followed_out_of_the_store(store, tmp_path):
     elsewhere.mkdir()
     follow = store.folder / "follow"
     follow.symlink_to(elsewhere)
-    with pytest.raises(UserError, match=r"follow' is a link; numbers are written into the store itself"):
+    with pytest.raises(
+        UserError, match=r"follow' is a link; numbers are written into the store itself"
+    ):
         sinks.sink_of("tensorboard", follow)
     follow.unlink()
     follow.mkdir()

@@ -33,7 +33,8 @@ NAMES = ("A", "B", "C", "D")
 HEADING = re.compile(r"^   (\w+)(?: = (.+))? \((\d+) x (\d+)\)$")
 FUNCTIONS = {
     "softmax": lambda x: (
-        np.exp(x - x.max(1, keepdims=True)) / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)
+        np.exp(x - x.max(1, keepdims=True))
+        / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)
     ),
     "relu": lambda x: np.maximum(x, 0),
     "mask": lambda x: np.where(np.tril(np.ones(x.shape, bool)), x, -np.inf),
@@ -48,7 +49,10 @@ def model_of(shape, seed, d_vocab=4, n_ctx=5):
     sizes, scales = parameter_shapes(config, d_vocab, n_ctx), (".ln1.w", ".ln2.w", "ln_final.w")
     return Transformer(
         config,
-        {k: jnp.asarray(k.endswith(scales) + 0.4 * rng.normal(size=size), jnp.float32) for k, size in sizes.items()},
+        {
+            k: jnp.asarray(k.endswith(scales) + 0.4 * rng.normal(size=size), jnp.float32)
+            for k, size in sizes.items()
+        },
     )
 
 
@@ -68,7 +72,11 @@ def parsed(printed):
         if found := HEADING.match(row):
             name, formula, n, m = *found.groups()[:2], int(found[3]), int(found[4])
             first = rows.index("", i) - n  # above may stand the names of the columns
-            yield name, formula, np.array([[float(x) for x in rows[first + j].split()[-m:]] for j in range(n)])
+            yield (
+                name,
+                formula,
+                np.array([[float(x) for x in rows[first + j].split()[-m:]] for j in range(n)]),
+            )
 
 
 def worked_out(formula, known, half):
@@ -89,7 +97,12 @@ def worked_out(formula, known, half):
 
 
 @tries(6)
-@given(shapes, st.integers(0, 99), st.lists(st.integers(0, 3), min_size=1, max_size=5), st.sampled_from([3, 5]))
+@given(
+    shapes,
+    st.integers(0, 99),
+    st.lists(st.integers(0, 3), min_size=1, max_size=5),
+    st.sampled_from([3, 5]),
+)
 def test_every_printed_line_follows_from_the_lines_above_it(shape, seed, prompt, digits):
     with pytest.MonkeyPatch.context() as whole:
         whole.setattr(cells, "MOST", 999)  # nothing folded
@@ -101,7 +114,9 @@ def test_every_printed_line_follows_from_the_lines_above_it(shape, seed, prompt,
             again, moved = worked_out(formula, known, half)
             hidden = np.isneginf(values)
             np.testing.assert_array_equal(np.isneginf(again), hidden, err_msg=name)
-            allowed = half + 1.1 * moved + 2e-5  # rounding of this line and of those above; float32 in the model
+            allowed = (
+                half + 1.1 * moved + 2e-5
+            )  # rounding of this line and of those above; float32 in the model
             apart = np.abs(np.where(hidden, 0.0, again) - np.where(hidden, 0.0, values))
             assert (apart <= allowed).all(), f"{name} = {formula}: {apart.max()} apart"
         known[name] = values
@@ -111,7 +126,15 @@ def test_every_printed_line_follows_from_the_lines_above_it(shape, seed, prompt,
 
 def test_the_line_test_can_fail():
     """A wrong number, and a wrong formula, are noticed."""
-    shape = {"n_heads": 1, "d_head": 2, "n_layers": 1, "d_mlp": 0, "norm": "none", "bias": True, "tied": False}
+    shape = {
+        "n_heads": 1,
+        "d_head": 2,
+        "n_layers": 1,
+        "d_mlp": 0,
+        "norm": "none",
+        "bias": True,
+        "tied": False,
+    }
     lines = {name: (formula, values) for name, formula, values in parsed(
         text(walk(model_of(shape, 0), [0, 1, 2], NAMES), "a walk", 4))}  # fmt: skip
     known = {name: values for name, (_, values) in lines.items()}
@@ -129,8 +152,12 @@ def test_components_add_up_to_the_logits(shape, seed, prompt):
     model = model_of(shape, seed)
     parts = components(model, np.array(prompt))
     logits = np.asarray(model(jnp.array(prompt)))
-    np.testing.assert_allclose(sum(parts.values()), logits, atol=1e-5 * max(1, np.abs(logits).max()))
-    np.testing.assert_allclose(walk(model, prompt, NAMES).probabilities, jax.nn.softmax(logits), atol=1e-5)
+    np.testing.assert_allclose(
+        sum(parts.values()), logits, atol=1e-5 * max(1, np.abs(logits).max())
+    )
+    np.testing.assert_allclose(
+        walk(model, prompt, NAMES).probabilities, jax.nn.softmax(logits), atol=1e-5
+    )
 
 
 def test_sentences_say_what_changed():
@@ -145,7 +172,8 @@ def test_sentences_say_what_changed():
     model = Transformer(config, {k: jnp.asarray(v, jnp.float32) for k, v in params.items()})
     steps = walk(model, [0], ("A", "B")).steps
     assert (
-        steps[0].sentence == "Each position starts as its token plus its place; read out now, the answers would be A."
+        steps[0].sentence
+        == "Each position starts as its token plus its place; read out now, the answers would be A."
     )
     # the head sees A alone and carries (1, 0); W_O turns it into (-2, 2), and A + (-2, 2) = (-1, 2) is read as B
     assert steps[-2].sentence == ("Attention pushes towards B after A (+2.00); read out now, the answers would be B (after A from "
@@ -155,7 +183,15 @@ def test_sentences_say_what_changed():
 
 
 def test_big_matrices_are_folded_and_small_numbers_have_no_minus():
-    shape = {"n_heads": 1, "d_head": MOST + 1, "n_layers": 1, "d_mlp": 40, "norm": "none", "bias": True, "tied": False}
+    shape = {
+        "n_heads": 1,
+        "d_head": MOST + 1,
+        "n_layers": 1,
+        "d_mlp": 40,
+        "norm": "none",
+        "bias": True,
+        "tied": False,
+    }
     model = model_of(shape, 0)
     for render in (text, markdown):
         printed = render(walk(model, [0, 1], NAMES), "a walk", 3)
@@ -167,7 +203,15 @@ def test_big_matrices_are_folded_and_small_numbers_have_no_minus():
     assert number(-np.inf, 3) == "-inf"
 
 
-FLAT = {"n_heads": 1, "d_head": 2, "n_layers": 1, "d_mlp": 0, "norm": "none", "bias": True, "tied": False}
+FLAT = {
+    "n_heads": 1,
+    "d_head": 2,
+    "n_layers": 1,
+    "d_mlp": 0,
+    "norm": "none",
+    "bias": True,
+    "tied": False,
+}
 
 
 @tries(6)
@@ -181,13 +225,19 @@ def test_regions_are_where_the_read_out_says_so(seed, norm):
         logits = w.T @ point + b
         if np.sort(logits)[-1] - np.sort(logits)[-2] < 1e-6:
             continue
-        inside = [name for name, polygon in drawn.regions.items() if len(polygon) > 2 and holds(polygon, point)]
+        inside = [
+            name
+            for name, polygon in drawn.regions.items()
+            if len(polygon) > 2 and holds(polygon, point)
+        ]
         assert inside == [NAMES[logits.argmax()]]
     area = sum(area_of(polygon) for polygon in drawn.regions.values())
     assert area == pytest.approx((drawn.high[0] - drawn.low[0]) ** 2)
     ends = np.stack([path[-1] for path in drawn.paths.values()])
     read = (ends @ w + b).argmax(axis=1)
-    np.testing.assert_array_equal(read, found.logits.argmax(axis=1), err_msg="a path ends where the answer is read")
+    np.testing.assert_array_equal(
+        read, found.logits.argmax(axis=1), err_msg="a path ends where the answer is read"
+    )
     assert plane(walk(model_of(FLAT | {"d_head": 3}, seed), [0], NAMES)) is None
 
 
@@ -246,11 +296,15 @@ def test_prompts_that_cannot_be(prompt, message):
 
 
 def test_any_stored_run_can_be_walked(tmp_path, capsys):
-    spec = Spec(task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), steps=3, batch=4)
+    spec = Spec(
+        task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), steps=3, batch=4
+    )
     run = obtain(Store(tmp_path), spec, range(2))
     cli.walk(run=run.spec.digest()[:6], seed=1, prompt="1 2 3", store=tmp_path)
     printed = capsys.readouterr().out
-    assert printed.startswith(f"The walk of 1 2 3 through run {Store(tmp_path).rows()[0].id}, seed 1, after 3 steps")
+    assert printed.startswith(
+        f"The walk of 1 2 3 through run {Store(tmp_path).rows()[0].id}, seed 1, after 3 steps"
+    )
     logits = next(values for name, _, values in parsed(printed) if name == "L")
     np.testing.assert_allclose(logits, run.model(1)(jnp.array([1, 2, 3])), atol=1e-4)
     obtain(Store(tmp_path), Spec(task=Cycle(), steps=2, batch=2), range(1))
@@ -294,8 +348,14 @@ def test_the_cycle_knows_its_answers():
     task = Cycle()
     np.testing.assert_array_equal(task.sequences(), [[0, 1, 2, 0], [1, 2, 0, 1], [2, 0, 1, 2]])
     np.testing.assert_array_equal(task.posterior(jnp.array([0, 2])), [[0, 1, 0], [1, 0, 0]])
-    example = jax.vmap(lambda key: task.sample((), key=key))(jax.random.split(jax.random.key(0), 200))
-    assert {tuple(row) for row in np.asarray(example.tokens).tolist()} == {(0, 1, 2), (1, 2, 0), (2, 0, 1)}
+    example = jax.vmap(lambda key: task.sample((), key=key))(
+        jax.random.split(jax.random.key(0), 200)
+    )
+    assert {tuple(row) for row in np.asarray(example.tokens).tolist()} == {
+        (0, 1, 2),
+        (1, 2, 0),
+        (2, 0, 1),
+    }
     np.testing.assert_array_equal(example.targets, (example.tokens + 1) % 3)
     assert task.token_names == ("A", "B", "C")
     assert task.loss_floor() == 0
@@ -327,11 +387,17 @@ def learned(scale, lengths):
     settings = walk_settings(scale)
     models = [on_a_circle(settings[ABC].spec, length) for length in lengths]
     runs = {ABC: planted(settings[ABC].spec, len(models), params=models)}
-    runs |= {name: planted(settings[name].spec, 8, params=silent(settings[name].spec)) for name in OTHERS}
+    runs |= {
+        name: planted(settings[name].spec, 8, params=silent(settings[name].spec)) for name in OTHERS
+    }
     return evidence_of(runs, scale)
 
 
-LARGE, SMALL, NONE = 7.0, 6.0, 0.0  # sure enough for W1, right but not sure enough, and no answer at all
+LARGE, SMALL, NONE = (
+    7.0,
+    6.0,
+    0.0,
+)  # sure enough for W1, right but not sure enough, and no answer at all
 
 
 @pytest.fixture(scope="module")
@@ -368,7 +434,9 @@ def test_learning_the_cycle_is_judged_by_its_loss(large, full, quick, cycles):
         for name in OTHERS:
             measured[name, judges.cycle] = rows_of(cycles[name], range(8))
         for scale, verdict in zip(SCALES, (quick, full), strict=True):
-            outcome = judges.learns(evidence_of(scale=scale, measured=measured, settings=walk_settings(scale)))
+            outcome = judges.learns(
+                evidence_of(scale=scale, measured=measured, settings=walk_settings(scale))
+            )
             assert outcome.verdict == verdict
             assert outcome.value == large / SEEDS
             assert "Other readings: mlp 0%, post 0%, pre 0%" in outcome.sentence
@@ -413,7 +481,9 @@ def five_dimensions():
 def test_the_planted_models_need_what_they_should(five_dimensions):
     np.testing.assert_allclose(five_dimensions["right"], [1, 1, 1 / 3])
     # one token is followed by A, and the first of three positions looks at itself anyway: 1/3 + 2/3 * 1/3
-    np.testing.assert_allclose(five_dimensions["right last token"], [1, 1 / 3 + 2 / 3 * 1 / 3, 1 / 3], rtol=1e-6)
+    np.testing.assert_allclose(
+        five_dimensions["right last token"], [1, 1 / 3 + 2 / 3 * 1 / 3, 1 / 3], rtol=1e-6
+    )
     np.testing.assert_allclose(five_dimensions["right no attention"], [1, 1 / 3, 1 / 3], rtol=1e-6)
 
 
@@ -430,7 +500,9 @@ def test_the_planted_models_need_what_they_should(five_dimensions):
         (7, 0, 3, "undecided"),
     ],
 )
-def test_needing_the_last_token_alone_is_judged_among_those_who_answer(itself, back, mute, verdict, five_dimensions):
+def test_needing_the_last_token_alone_is_judged_among_those_who_answer(
+    itself, back, mute, verdict, five_dimensions
+):
     """W5."""
     found = rows_of(five_dimensions, [0] * itself + [1] * back + [2] * mute)
     evidence = evidence_of(measured={(ABC, judges.cycle): found}, settings=walk_settings("full"))

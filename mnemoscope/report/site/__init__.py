@@ -1,7 +1,8 @@
-"""The site: an overview with the ledger, a page for each study, the walk and the explorer, all from the disk.
+"""The site: an overview with the ledger, a page for each study, the walk and the explorer.
 
-Nothing trains here. Pages are made of ledgers, stored runs and the words of each study; the same input gives the same
-bytes. They need no network, and no JavaScript but for filtering, sorting and the explorer.
+Nothing trains here. Pages are made of ledgers, stored runs and the words of each study; the same
+input gives the same bytes. They are opened from the disk and need no network, and no JavaScript but
+for filtering, sorting and the explorer.
 """
 
 from collections import Counter
@@ -24,15 +25,21 @@ from mnemoscope.studies.library.walk.chosen import Chosen, title, walked
 from mnemoscope.studies.library.walk.conditions import ABC
 from mnemoscope.training.run import Run
 
-CARRIED = 2  # seeds of a setting that the site's explorer carries with all snapshots: most of the site's bytes
+# seeds of a condition that the site's explorer carries with all snapshots: most of the site's bytes
+CARRIED = 2
 
 
 def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: None) -> list[Path]:
     """Write every page into a folder and say which."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    templates = Environment(loader=PackageLoader("mnemoscope.report", "site"), autoescape=True, undefined=StrictUndefined,
-                            trim_blocks=True, lstrip_blocks=True)  # fmt: skip
+    templates = Environment(
+        loader=PackageLoader("mnemoscope.report", "site"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     folder = store.folder
     all_books = {name: results.ledgers(folder, name) for name in STUDIES}
     written: list[Path] = []
@@ -70,10 +77,14 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
     for study in STUDIES.values():
         tell(f"the page of {study.name}")
         page = templates.get_template("study.html").render(
-            study=study, about=about(study.name), rows=_with_figures(study, folder, all_books[study.name]),
-            books=all_books[study.name], counts=counts[study.name],
-            statements=[*published.inputs(), *published.readings()] if study.name == "walk" else [], **common,
-        )  # fmt: skip
+            study=study,
+            about=about(study.name),
+            rows=_with_figures(study, folder, all_books[study.name]),
+            books=all_books[study.name],
+            counts=counts[study.name],
+            statements=[*published.inputs(), *published.readings()] if study.name == "walk" else [],
+            **common,
+        )
         write(f"{study.name}.html", page)
     if walks:
         tell("the walk")
@@ -90,7 +101,7 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
 
 
 def pieces(store: Store) -> list[ExplorerRun]:
-    """What the site's explorer carries: each study's chosen settings at the quick scale, where they are stored."""
+    """What the site's explorer carries: each study's chosen quick runs, where they are stored."""
     found = []
     for study in STUDIES.values():
         settings = study.settings("quick")
@@ -107,9 +118,13 @@ def piece_of(run: Run, name: str, seeds: tuple[int, ...] = ()) -> ExplorerRun:
     """A stored run for the explorer, with as many seeds as the site carries."""
     spec = run.spec
     model = spec.model
-    parts = [f"d={model.d_model}", f"{model.n_heads} head{'s' * (model.n_heads > 1)}",
-             f"{model.n_layers} layer{'s' * (model.n_layers > 1)}",
-             f"feed-forward {model.d_mlp}" if model.d_mlp else "no feed-forward", f"norm {model.norm}"]  # fmt: skip
+    parts = [
+        f"d={model.d_model}",
+        f"{model.n_heads} head{'s' * (model.n_heads > 1)}",
+        f"{model.n_layers} layer{'s' * (model.n_layers > 1)}",
+        f"feed-forward {model.d_mlp}" if model.d_mlp else "no feed-forward",
+        f"norm {model.norm}",
+    ]
     task = ", ".join(
         f"{k} {v}"
         for k, v in spec.task.model_dump(exclude_none=True, exclude={"kind", "corpus"}).items()

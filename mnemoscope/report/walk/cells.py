@@ -1,14 +1,15 @@
-"""A line's numbers as cells of text: rounded to a set number of digits, and folded where there are too many.
+"""A line's numbers as cells of text: rounded, and folded where there are too many.
 
-A folded table shows the first rows and columns, the last one, and "..." between; its shape is always written beside it.
+A folded table shows the first rows and columns, the last one, and "..." between; its shape is
+always written beside it.
 """
 
 import numpy as np
 
 from mnemoscope.probes.walk import Line
 
-MOST = 12  # rows or columns shown whole; of more, the first HEAD and the last
-HEAD = 5
+MOST = 12  # rows or columns shown whole
+HEAD = 5  # of more, the first ones that are shown; the last is shown too
 GAP = "..."
 
 
@@ -31,21 +32,20 @@ def cells(line: Line, digits: int) -> list[list[str]]:
     table = []
     for i in shown(line.values.shape[0]):
         if i is None:
-            table.append([GAP, *[GAP for _ in columns]])
-        else:
-            table.append(
-                [
-                    line.rows[i],
-                    *[GAP if j is None else number(line.values[i, j], digits) for j in columns],
-                ]
-            )
+            table.append([GAP] * (1 + len(columns)))
+            continue
+        values = line.values[i]
+        row = [GAP if j is None else number(values[j], digits) for j in columns]
+        table.append([line.rows[i], *row])
     return table
 
 
 def head(line: Line) -> list[str]:
-    """The names above the columns, led by an empty cell; nothing where the columns have no names."""
+    """The names above the columns, led by an empty cell; nothing where they have no names."""
+    if not line.columns:
+        return []
     columns = shown(line.values.shape[1])
-    return ["", *[GAP if j is None else line.columns[j] for j in columns]] if line.columns else []
+    return ["", *[GAP if j is None else line.columns[j] for j in columns]]
 
 
 def heading(line: Line) -> str:

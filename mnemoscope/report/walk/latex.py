@@ -1,15 +1,18 @@
-r"""The walk as a LaTeX document that compiles as it is, and as a PDF where a TeX engine is installed.
+r"""The walk as a LaTeX document that compiles as it is, and as a PDF.
 
-Needs only what every TeX distribution has: amsmath, geometry, graphicx and, for two dimensions, TikZ.
+That needs a TeX engine, and only what every TeX distribution has: amsmath, geometry, graphicx and,
+for two dimensions, TikZ.
 """
 
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+
+import numpy as np
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.probes.walk import Line, Walk
@@ -24,6 +27,7 @@ ENGINES = (
     "lualatex",
 )  # the first that is installed makes the PDF
 COLOURS = ("blue", "orange", "teal", "magenta", "cyan", "red", "olive", "gray")
+ARROWS = ("solid", "dashed", "dotted", "dash dot")  # by stage
 ESCAPES = {
     "\\": r"\textbackslash{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},
@@ -53,85 +57,113 @@ def equation(text: str) -> str:
     shown = re.sub(r"sqrt\((\d+)\)", r"\\sqrt{\1}", text)
     shown = re.sub(r"\b(softmax|relu|mask|norm|concat)\(", r"\\operatorname{\1}(", shown)
     shown = re.sub(r"\b(QKV|Pr)(?=\b|_)", r"\\mathit{\1}", shown)
-    shown = re.sub(
-        r"(\b[A-Za-z]\d?|\})_(\w+)",
-        lambda m: f"{m[1]}_{{\\text{{{m[2].replace('_', ',')}}}}}",
-        shown,
-    )
-    return shown.replace(" @ ", r"\,").replace(" * ", r"\odot ").replace("^T", r"^{\top}")
+    shown = re.sub(r"(\b[A-Za-z]\d?|\})_(\w+)", _subscript, shown)
+    shown = shown.replace(" @ ", r"\,")
+    shown = shown.replace(" * ", r"\odot ")
+    return shown.replace("^T", r"^{\top}")
+
+
+def _subscript(found: re.Match[str]) -> str:
+    """`W_Q_0` with what is below written as text: Q,0."""
+    below = found[2].replace("_", ",")
+    return rf"{found[1]}_{{\text{{{below}}}}}"
 
 
 def _label(text: str) -> str:
+    """The name of a row or a column."""
     return rf"\text{{\scriptsize {plain(text)}}}"
 
 
 def _matrix(line: Line, digits: int) -> str:
+    """A line of the walk as a display: its formula, and its numbers as a matrix with labels."""
     entries = {GAP: r"\cdots", "-inf": r"-\infty"}
     table = cells(line, digits)
-    rows_of = [[_label(row[0]), *(entries.get(x, x) for x in row[1:])] for row in table]
-    if names := head(line):
-        rows_of = [[entries.get(x, _label(x)) for x in names], *rows_of]
-    body = r" \\ ".join(map(" & ".join, rows_of))
-    name = (
-        f"{equation(line.name)} = {equation(line.formula)}" if line.formula else equation(line.name)
-    )
+    shown = []
+    names = head(line)
+    if names:
+        shown.append([entries.get(x, _label(x)) for x in names])
+    for label, *numbers in table:
+        shown.append([_label(label), *(entries.get(x, x) for x in numbers)])
+    body = r" \\ ".join(map(" & ".join, shown))
+    name = equation(line.name)
+    if line.formula:
+        name = f"{name} = {equation(line.formula)}"
     rows, columns = line.values.shape
-    array = rf"\left[\begin{{array}}{{r|{'r' * (len(table[0]) - 1)}}} {body} \end{{array}}\right]"
+    layout = "r|" + "r" * (len(table[0]) - 1)
+    array = rf"\left[\begin{{array}}{{{layout}}} {body} \end{{array}}\right]"
     return rf"\fit{{{name} = {array}_{{{rows}\times {columns}}}}}"
 
 
 def _contributions(walk: Walk, digits: int) -> Iterator[str]:
+    """What each part of the model adds to every logit, one table for each position."""
+    layout = "l" + "r" * len(walk.token_names)
     for i, token in enumerate(walk.prompt):
-        head = " & ".join([f"after {i} {plain(token)}", *map(plain, walk.token_names)])
-        rows = [
-            " & ".join([plain(name), *(f"${number(x, digits)}$" for x in values)])
-            for name, values in walk.contributions(i).items()
-        ]
-        body = r" \\ ".join([*rows[:-1], rf"\hline {rows[-1]}"])
-        yield rf"\begin{{tabular}}{{l{'r' * len(walk.token_names)}}} {head} \\ \hline {body} \end{{tabular}}\par\medskip"
+        names = " & ".join([f"after {i} {plain(token)}", *map(plain, walk.token_names)])
+        rows = []
+        for name, values in walk.contributions(i).items():
+            rows.append(" & ".join([plain(name), *(f"${number(x, digits)}$" for x in values)]))
+        rows[-1] = rf"\hline {rows[-1]}"  # the sum
+        body = r" \\ ".join(rows)
+        yield (
+            rf"\begin{{tabular}}{{{layout}}} {names} \\ \hline {body} "
+            r"\end{tabular}\par\medskip"
+        )
+
+
+def _at(point: Sequence[float] | np.ndarray) -> str:
+    """A point in TikZ's words."""
+    x, y = point
+    return f"({x:.4f},{y:.4f})"
 
 
 def _drawing(plane: Plane) -> Iterator[str]:
+    """The way through the plane in TikZ."""
     size = 9 / (plane.high[0] - plane.low[0])  # centimetres
-    styles = ("solid", "dashed", "dotted", "dash dot")
-
-    def at(x: float, y: float) -> str:
-        return f"({x:.4f},{y:.4f})"
-
     yield rf"\begin{{tikzpicture}}[x={size:.4f}cm,y={size:.4f}cm]"
     for i, (name, polygon) in enumerate(plane.regions.items()):
         colour = COLOURS[i % len(COLOURS)]
         if len(polygon):
-            yield rf"\filldraw[{colour}!50,fill={colour}!12] {' -- '.join(at(x, y) for x, y in polygon)} -- cycle;"
-            yield rf"\node[{colour}!60] at {at(*polygon.mean(axis=0))} {{\Large {plain(name)}}};"
-        yield rf"\draw[{colour},dashed,thick] (0,0) -- {at(*plane.directions[name])};"
+            corners = " -- ".join(map(_at, polygon))
+            middle = _at(polygon.mean(axis=0))
+            yield rf"\filldraw[{colour}!50,fill={colour}!12] {corners} -- cycle;"
+            yield rf"\node[{colour}!60] at {middle} {{\Large {plain(name)}}};"
+        yield rf"\draw[{colour},dashed,thick] (0,0) -- {_at(plane.directions[name])};"
     for place, path in plane.paths.items():
-        yield rf"\fill {at(*path[0])} circle[radius=1.5pt];"
-        for j, (a, b) in enumerate(pairwise(path)):
-            yield rf"\draw[->,{styles[j % 4]}] {at(*a)} -- {at(*b)};"
-        yield rf"\node[above right] at {at(*path[-1])} {{\footnotesize {plain(place)}}};"
+        yield rf"\fill {_at(path[0])} circle[radius=1.5pt];"
+        for j, (start, end) in enumerate(pairwise(path)):
+            yield rf"\draw[->,{_arrow(j)}] {_at(start)} -- {_at(end)};"
+        yield rf"\node[above right] at {_at(path[-1])} {{\footnotesize {plain(place)}}};"
     yield r"\end{tikzpicture}\par\medskip"
-    arrows = ", ".join(f"{stage} ({styles[j % 4]})" for j, stage in enumerate(plane.stages))
+    arrows = ", ".join(f"{stage} ({_arrow(j)})" for j, stage in enumerate(plane.stages))
     yield plain(
-        f"Coloured: where each token would be read out. A dot is an embedding; the arrows from it are: {arrows}."
+        "Coloured: where each token would be read out. A dot is an embedding; "
+        f"the arrows from it are: {arrows}."
     )
 
 
+def _arrow(stage: int) -> str:
+    """How the arrow of a stage is drawn."""
+    return ARROWS[stage % len(ARROWS)]
+
+
 def latex(walk: Walk, title: str, digits: int) -> str:
-    """The whole document."""
+    """The whole document.
+
+    Args:
+        walk: The walk.
+        title: What is walked, in words.
+        digits: Of every number, after the point.
+    """
     lines = [HEAD, rf"\section*{{{plain(title)}}}"]
-    if drawn := plane(walk):
+    drawn = plane(walk)
+    if drawn:
         lines += [r"\subsection*{The way through the plane}", *_drawing(drawn)]
     for i, step in enumerate(walk.steps, 1):
         lines.append(rf"\subsection*{{{i}. {plain(step.title)}}}")
         lines += [_matrix(line, digits) for line in step.lines]
         lines.append(rf"\textit{{{plain(step.sentence)}}}")
-    lines += [
-        r"\subsection*{Direct logit attribution}",
-        *_contributions(walk, digits),
-        r"\end{document}",
-        "",
-    ]
+    lines += [r"\subsection*{Direct logit attribution}", *_contributions(walk, digits)]
+    lines += [r"\end{document}", ""]
     return "\n".join(lines)
 
 
@@ -140,22 +172,22 @@ def write_pdf(document: str, path: Path) -> None:
     engine = next((name for name in ENGINES if shutil.which(name)), None)
     if engine is None:
         raise UserError(
-            f"no TeX engine is installed (looked for {', '.join(ENGINES)}); install one, or take --format latex"
+            f"no TeX engine is installed (looked for {', '.join(ENGINES)}); "
+            "install one, or take --format latex"
         )
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "walk.tex")
         source.write_text(document, encoding="utf-8")
         options = [] if engine == "tectonic" else ["-interaction=nonstopmode", "-halt-on-error"]
-        done = subprocess.run(
-            [engine, *options, source.name], cwd=folder, capture_output=True, text=True
-        )
+        command = [engine, *options, source.name]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         made = source.with_suffix(".pdf")
         if done.returncode or not made.is_file():
-            reason = next(
-                (line for line in done.stdout.splitlines() if line.startswith("!")), "see its log"
-            )
+            complaints = [line for line in done.stdout.splitlines() if line.startswith("!")]
+            reason = complaints[0] if complaints else "see its log"
             raise UserError(
-                f"{engine} could not make the PDF ({reason}); --format latex writes the document itself"
+                f"{engine} could not make the PDF ({reason}); "
+                "--format latex writes the document itself"
             )
         with writing(path):
             path.write_bytes(made.read_bytes())

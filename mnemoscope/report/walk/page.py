@@ -203,17 +203,19 @@ def _contributions(walk: Walk, digits: int) -> Iterator[str]:
     head = "".join(f"<th>{escape(name)}</th>" for name in walk.token_names)
     for i, token in enumerate(walk.prompt):
         rows = "".join(
-            f"<tr><th>{escape(name)}</th>{''.join(f'<td>{number(x, digits)}</td>' for x in values)}</tr>"
+            f"<tr><th>{escape(name)}</th>"
+            f"{''.join(f'<td>{number(x, digits)}</td>' for x in values)}</tr>"
             for name, values in walk.contributions(i).items()
         )
         yield (
-            f'<table class="who"><caption>after {i} {escape(token)}</caption><thead><tr><th></th>{head}</tr></thead>'
+            f'<table class="who"><caption>after {i} {escape(token)}</caption>'
+            f"<thead><tr><th></th>{head}</tr></thead>"
             f"<tbody>{rows}</tbody></table>"
         )
 
 
 def drawing(plane: Plane) -> str:
-    """The plane as SVG: regions in which each token wins, read-out directions dashed, paths as arrows."""
+    """The plane as SVG: regions in which each token wins, unembedding directions dashed, paths."""
     width = plane.high[0] - plane.low[0]
 
     def at(point: tuple[float, float]) -> tuple[float, float]:
@@ -222,35 +224,48 @@ def drawing(plane: Plane) -> str:
     def xy(point: tuple[float, float]) -> str:
         return "{:.1f},{:.1f}".format(*at(point))
 
-    parts = [f'<svg viewBox="0 0 {SIDE} {SIDE}" width="{SIDE}" height="{SIDE}" role="img" aria-label="Regions and paths">',
-             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-             '<path d="M0,0 L8,4 L0,8 z" fill="context-stroke"/></marker></defs>']  # fmt: skip
+    parts = [
+        f'<svg viewBox="0 0 {SIDE} {SIDE}" width="{SIDE}" height="{SIDE}" '
+        'role="img" aria-label="Regions and paths">',
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" '
+        'markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0,0 L8,4 L0,8 z" fill="context-stroke"/></marker></defs>',
+    ]
     for i, (name, polygon) in enumerate(plane.regions.items()):
         colour = TOKENS[i % len(TOKENS)]
         if len(polygon):
             corners = " ".join(xy((float(x), float(y))) for x, y in polygon)
             parts.append(
-                f'<polygon points="{corners}" fill="{colour}" fill-opacity=".16" stroke="{colour}" stroke-opacity=".5"/>'
+                f'<polygon points="{corners}" fill="{colour}" fill-opacity=".16" '
+                f'stroke="{colour}" stroke-opacity=".5"/>'
             )
             x, y = at((float(polygon[:, 0].mean()), float(polygon[:, 1].mean())))
             parts.append(
-                f'<text x="{x:.1f}" y="{y:.1f}" font-size="26" opacity=".35" text-anchor="middle">{escape(name)}</text>'
+                f'<text x="{x:.1f}" y="{y:.1f}" font-size="26" opacity=".35" '
+                f'text-anchor="middle">{escape(name)}</text>'
             )
         x, y = at(plane.directions[name])
-        parts.append(f'<line x1="{SIDE / 2}" y1="{SIDE / 2}" x2="{x:.1f}" y2="{y:.1f}" stroke="{colour}" stroke-width="2" '
-                     'stroke-dasharray="5 4"/>')  # fmt: skip
+        parts.append(
+            f'<line x1="{SIDE / 2}" y1="{SIDE / 2}" x2="{x:.1f}" y2="{y:.1f}" '
+            f'stroke="{colour}" stroke-width="2" '
+            'stroke-dasharray="5 4"/>'
+        )
     dashes = ("", "6 3", "2 3", "8 3 2 3")
     for place, path in plane.paths.items():
         points = [(float(x), float(y)) for x, y in path]
         for j, (a, b) in enumerate(pairwise(points)):
             (x1, y1), (x2, y2) = at(a), at(b)
             dash = f' stroke-dasharray="{dashes[j % 4]}"' if j % 4 else ""
-            parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="currentColor" stroke-width="1.6"'
-                         f'{dash} marker-end="url(#tip)"/>')  # fmt: skip
+            parts.append(
+                f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
+                'stroke="currentColor" stroke-width="1.6"'
+                f'{dash} marker-end="url(#tip)"/>'
+            )
         (x, y), (u, v) = at(points[0]), at(points[-1])
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="currentColor"/>')
         parts.append(
-            f'<text x="{u + 8:.1f}" y="{v - 8:.1f}" font-size="13" font-weight="600">{escape(place)}</text>'
+            f'<text x="{u + 8:.1f}" y="{v - 8:.1f}" font-size="13" '
+            f'font-weight="600">{escape(place)}</text>'
         )
     return "".join([*parts, "</svg>"])
 
@@ -268,13 +283,19 @@ def page(walk: Walk, title: str, digits: int, back: str = "") -> str:
     if drawn:
         kinds = ("solid", "dashed", "dotted", "dash-dotted")
         arrows = ", ".join(f"{stage} ({kinds[j % 4]})" for j, stage in enumerate(drawn.stages))
-        parts.append(f'<section><h2>The way through the plane</h2>{drawing(drawn)}<p class="key">Coloured: where each token would '
-                     "be read out; dashed from the centre: its read-out direction. A dot is a token's embedding; the arrows from "
-                     f"it are, in order: {escape(arrows)}.</p></section>")  # fmt: skip
+        parts.append(
+            f"<section><h2>The way through the plane</h2>{drawing(drawn)}"
+            '<p class="key">Coloured: where each token would '
+            "be read out; dashed from the centre: its read-out direction. A dot is a token's embedding; "
+            "the arrows from "
+            f"it are, in order: {escape(arrows)}.</p></section>"
+        )
     for i, step in enumerate(walk.steps, 1):
         lines = "".join(_table(line, digits) for line in step.lines)
-        parts.append(f'<section><h2>{i}. {escape(step.title)}</h2><div class="lines">{lines}</div>'
-                     f'<p class="said">{escape(step.sentence)}</p></section>')  # fmt: skip
+        parts.append(
+            f'<section><h2>{i}. {escape(step.title)}</h2><div class="lines">{lines}</div>'
+            f'<p class="said">{escape(step.sentence)}</p></section>'
+        )
     tables = "".join(_contributions(walk, digits))
     heading = "Direct logit attribution"
     parts.append(f'<section><h2>{heading}</h2><div class="lines">{tables}</div></section>')
