@@ -99,7 +99,7 @@ def train(
     torch.manual_seed(seed)
     model = Model(len(text.unigrams), text.length, d)
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimiser = torch.optim.SGD(trained, lr=0.03, momentum=0.9, weight_decay=1e-4)
+    optimizer = torch.optim.SGD(trained, lr=0.03, momentum=0.9, weight_decay=1e-4)
     losses, drawing, began = [], 0.0, time.perf_counter()
     for step in range(steps + 1):
         if step == 1:
@@ -108,8 +108,8 @@ def train(
         tokens, known = text.batch(batch)
         drawing += time.perf_counter() - at
         loss = cross_entropy(model(tokens[:, :-1])[known], tokens[:, 1:][known])
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     return (time.perf_counter() - began) / steps, drawing / steps, losses

@@ -30,7 +30,7 @@ def remember(d: int = 32, norm: str = "none", steps: int = 4 * LOSS_STEPS, snaps
     return Spec(
         task=task,
         model=model,
-        optimiser=Adam(lr=1e-3),
+        optimizer=Adam(lr=1e-3),
         steps=steps,
         batch=BATCH,
         snapshots=snapshots,
@@ -90,11 +90,11 @@ def birth_ours(size: str) -> dict:
 
     d, length, batch, steps = BIRTH[size]
     steps = 8 if size == "time" else steps
-    optimiser = SGD(lr=0.03, momentum=0.9, weight_decay=1e-4)
+    optimizer = SGD(lr=0.03, momentum=0.9, weight_decay=1e-4)
     spec = Spec(
         task=Bigrams(length=length),
         model=simplified_model(d),
-        optimiser=optimiser,
+        optimizer=optimizer,
         steps=steps,
         batch=batch,
         snapshots=1,
@@ -118,7 +118,7 @@ def birth_steps() -> dict:
     found = {}
     for seeds, steps in ((1, 600), (16, 100)):
         spec = settings("full")[ALL].spec.model_copy(
-            update={"steps": steps, "watch": None, "looks": 0, "snapshots": 1}
+            update={"steps": steps, "metrics": None, "n_evals": 0, "snapshots": 1}
         )
         times: list[tuple[int, float]] = []
         fit(
@@ -156,11 +156,11 @@ def step_time(d: int, seeds: int) -> float:
     import jax.numpy as jnp
     import numpy as np
 
-    from mnemoscope.core.seeds import device_mesh, spread
+    from mnemoscope.core.seeds import device_mesh, shard
     from mnemoscope.training.programs import programs
 
     program = programs(remember(d, steps=10**6), seeds)
-    ids = spread(device_mesh(seeds), np.arange(seeds))
+    ids = shard(device_mesh(seeds), np.arange(seeds))
     states = program.start(ids)
     return _timed(
         lambda turns: jax.block_until_ready(
@@ -175,7 +175,7 @@ def gradient_time(length: int, vocabulary: int, seeds: int, d: int = 32) -> floa
     import jax.numpy as jnp
     import numpy as np
 
-    from mnemoscope.core.seeds import device_mesh, for_each_seed, lanes_for, spread
+    from mnemoscope.core.seeds import device_mesh, for_each_seed, seeds_per_device, shard
     from mnemoscope.models import ModelConfig, init
     from mnemoscope.tasks import Example
     from mnemoscope.training.loss import batch_loss
@@ -193,9 +193,9 @@ def gradient_time(length: int, vocabulary: int, seeds: int, d: int = 32) -> floa
         return jax.lax.fori_loop(0, turns, turn, params)
 
     mesh = device_mesh(seeds)
-    params = spread(mesh, jax.vmap(lambda key: init(config, vocabulary, length, key=key))(
+    params = shard(mesh, jax.vmap(lambda key: init(config, vocabulary, length, key=key))(
         jax.random.split(jax.random.key(0), seeds)))  # fmt: skip
-    run = jax.jit(for_each_seed(one, mesh, lanes_for(mesh, seeds)))
+    run = jax.jit(for_each_seed(one, mesh, seeds_per_device(mesh, seeds)))
     return _timed(lambda turns: jax.block_until_ready(run(params, jnp.array(turns), tokens)))
 
 
@@ -296,12 +296,12 @@ def blocks(store: Path) -> dict:
     import numpy as np
 
     from mnemoscope.core.errors import Notice
-    from mnemoscope.execution.local import obtain
+    from mnemoscope.execution.local import load_or_train
     from mnemoscope.store import Store
 
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", Notice)
-        run = obtain(Store(store), remember(steps=100), range(1024))
+        run = load_or_train(Store(store), remember(steps=100), range(1024))
     np.save(store / "losses.npy", run.losses)
     return {"told": [str(w.message) for w in told if w.category is Notice]}
 
@@ -313,18 +313,18 @@ def agreement() -> dict:
     import numpy as np
 
     from mnemoscope.training.loss import batch_loss
-    from mnemoscope.training.step import draw, parted, start
+    from mnemoscope.training.step import draw, start, unravel_params
     from mnemoscope.training.worlds import seed_keys
 
     def one(norm: str) -> dict:
         spec = remember(norm=norm)
         for_world, _, for_data = seed_keys(0)
         batch = draw(spec, spec.task.world(key=for_world), for_data, jnp.array(0))
-        params = parted(spec, start(spec, 0).trained)
+        params = unravel_params(spec, start(spec, 0).trained)
 
         def found(plain: bool):
             loss = partial(
-                batch_loss, spec.model, batch=batch, read=spec.task.read_positions, plain=plain
+                batch_loss, spec.model, batch=batch, read=spec.task.loss_positions, plain=plain
             )
             with jax.default_matmul_precision("highest"):
                 return jax.jit(jax.value_and_grad(loss))(params)

@@ -59,7 +59,7 @@ def train(steps: int, norm: bool, seed: int = 0) -> tuple[float, list[float]]:
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     model = Model(norm)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     losses, warm, began = [], steps // 10, 0.0
     for step, (x, y) in enumerate(DataLoader(Permutations(steps * BATCH, seed), BATCH)):
         if step == warm:
@@ -67,8 +67,8 @@ def train(steps: int, norm: bool, seed: int = 0) -> tuple[float, list[float]]:
         loss = nn.functional.cross_entropy(
             model(x)[:, ::2].reshape(-1, V + 1), y[:, ::2].reshape(-1)
         )
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     return (steps - warm) * BATCH / (time.perf_counter() - began), losses

@@ -68,14 +68,14 @@ def best_accuracy(seed, subjects, heads, hidden, rate, steps=STEPS):
         + ANSWERS * jnp.arange(subjects)[None]
     )
     asked, answers = sample(for_test, table, 1024)
-    optimiser = optax.adam(rate)
+    optimizer = optax.adam(rate)
 
     def loss(p, tokens, y):
         return optax.softmax_cross_entropy_with_integer_labels(logits(frozen | p, tokens), y).mean()
 
     def step(i, state):
         p, inner = state
-        updates, inner = optimiser.update(
+        updates, inner = optimizer.update(
             jax.grad(loss)(p, *sample(jax.random.fold_in(for_data, i), table, BATCH)), inner
         )
         return optax.apply_updates(p, updates), inner
@@ -86,7 +86,7 @@ def best_accuracy(seed, subjects, heads, hidden, rate, steps=STEPS):
         right = (logits(frozen | rest[0], asked).argmax(axis=1) == answers).mean()
         return jnp.maximum(best, right), *rest
 
-    return jax.lax.fori_loop(0, steps // LOOK, turn, (jnp.zeros(()), p, optimiser.init(p)))[0]
+    return jax.lax.fori_loop(0, steps // LOOK, turn, (jnp.zeros(()), p, optimizer.init(p)))[0]
 
 
 if __name__ == "__main__":

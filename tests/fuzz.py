@@ -49,7 +49,7 @@ from mnemoscope.store import RunRow, Store
 from mnemoscope.store.checksums import seal_of
 from mnemoscope.store.schema import put_sealed
 from mnemoscope.studies.about import Panel
-from mnemoscope.studies.claims import Finding, Pictures
+from mnemoscope.studies.claims import Finding, Plots
 from mnemoscope.studies.discover import STUDIES, on_corpus
 from mnemoscope.studies.library.memories.optimised import Cell
 from mnemoscope.studies.library.walk.chosen import tokens_of
@@ -241,7 +241,7 @@ class Watch:
                 continue
             place = os.path.realpath(os.fsdecode(path))
             inside = Path(place).is_relative_to(self.room) or Path(place).is_relative_to(
-                local.compiled().resolve()
+                local.compile_cache_dir().resolve()
             )
             secret = place.startswith((str(self.room.parent / "outside"), "/etc/passwd"))
             if secret or (writes and not inside and not place.startswith("/dev/")):
@@ -306,7 +306,7 @@ def configurations() -> dict[str, tuple[type[Strict], Any]]:
         mlp_layers=(0,),
         head_dim=4,
     )
-    release = {"release": [["*.W_Q", 2]], "watch": "bigrams", "looks": 4}
+    release = {"unfreeze_at": [["*.W_Q", 2]], "metrics": "bigrams", "n_evals": 4}
     found: dict[str, tuple[type[Strict], Any]] = {}
     for task in tasks:
         found[f"Spec {task.kind}"] = Spec, json.loads(Spec(task=task).model_dump_json()) | release  # type: ignore[attr-defined]
@@ -379,8 +379,8 @@ def good() -> dict[str, bytes]:
     with TemporaryDirectory() as folder:
         home = Path(folder)
         kept = Store(home / "store")
-        local.obtain(kept, SPEC, range(2))
-        local.obtain(
+        local.load_or_train(kept, SPEC, range(2))
+        local.load_or_train(
             kept,
             Spec(task=Cycle(), model=ModelConfig(d_model=2, n_heads=1, d_mlp=0), steps=2, batch=2),
             range(1),
@@ -435,7 +435,7 @@ def config_door(given: tuple[str, str], room: Path) -> bool:
     must(len(found.digest()) == 16, "it has no digest")
     if isinstance(found, Spec):
         must(
-            found.snapshot_steps()[-1] == found.steps and found.look_steps()[-1] == found.steps,
+            found.snapshot_steps()[-1] == found.steps and found.eval_steps()[-1] == found.steps,
             "its steps end elsewhere",
         )
         must(
@@ -450,7 +450,7 @@ def config_door(given: tuple[str, str], room: Path) -> bool:
                 all(size > 0 for shape in shapes.values() for size in shape),
                 "a parameter has no size",
             )
-        found.optimiser.transformation(found.steps)
+        found.optimizer.transformation(found.steps)
     return True
 
 
@@ -792,7 +792,7 @@ WORDS = (
 )  # fmt: skip
 NAMES = """
 scale seeds claims corpus model store json delete prompt run seed snapshot format out digits setting no-open d lr batch
-samples optimiser norm learned trace open x repair
+samples optimizer norm learned trace open x repair
 """
 OPTIONS = [f"--{name}" for name in NAMES.split()]
 NO_ZERO = st.text(
@@ -1038,7 +1038,7 @@ def fuzz(name: str, inputs: int, seed: int | None = None) -> Tally:
     (
         good(),
         _models(),
-        claim_figures("R1", (), {}, Pictures()),
+        claim_figures("R1", (), {}, Plots()),
     )  # what makes files of its own, once, makes them now
     counts, offences = {"accepted": 0, "refused": 0, "offence": 0}, []
 

@@ -61,14 +61,14 @@ CASES: dict[str, Spec] = {
     ),
     "permutation, adam with everything": _spec(
         Permutation(n_symbols=3),
-        optimiser=Adam(
+        optimizer=Adam(
             lr=0.01, b1=0.8, b2=0.99, eps=1e-6, weight_decay=0.1, schedule="cosine", warmup=5, clip=0.5
         ),
     ),
     "cycle, sgd with everything, held back": _spec(
         Cycle(n_symbols=4, length=5),
-        optimiser=SGD(lr=0.1, momentum=0.9, weight_decay=0.01),
-        release=(("*.W_O", 10),),
+        optimizer=SGD(lr=0.1, momentum=0.9, weight_decay=0.01),
+        unfreeze_at=(("*.W_O", 10),),
     ),
     "bigrams, score tables in chunks": _spec(Bigrams(length=16)),
     "bigrams, plain, two heads": _spec(
@@ -79,8 +79,8 @@ CASES: dict[str, Spec] = {
     "hops, early readout, schedule, watched": _spec(
         Hops(n=3, k=2, schedule=((0, (1.0, 0.0)), (10, (0.0, 1.0)))),
         ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False),
-        watch="hops",
-        looks=4,
+        metrics="hops",
+        n_evals=4,
     ),
 }  # fmt: skip
 
@@ -109,7 +109,9 @@ def specs() -> dict[str, Any]:
     }
     defaults = {
         cls.__name__: {
-            name: "required" if field.default is PydanticUndefined else repr(field.default)
+            cls.stored_names.get(name, name): "required"
+            if field.default is PydanticUndefined
+            else repr(field.default)
             for name, field in cls.model_fields.items()
         }
         for cls in CLASSES

@@ -9,7 +9,7 @@ import pytest
 from compiled import init
 
 from mnemoscope.models import parameter_shapes
-from mnemoscope.studies.claims import Setting
+from mnemoscope.studies.claims import Condition
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
@@ -24,16 +24,16 @@ def planted(
     observed: Mapping[str, Any] | None = None,
     params: Any = None,
     losses: float = 0.0,
-    good_steps: Mapping[int, int] | None = None,
+    finite_steps: Mapping[int, int] | None = None,
 ) -> Run:
     """A run of a Spec whose every seed finished, with what is asked for planted in it.
 
-    `observed` has what each look of the Spec says: a row for all seeds, or a row for each. `params` are the weights of one
+    `metrics` has what each look of the Spec says: a row for all seeds, or a row for each. `params` are the weights of one
     model, which all seeds and snapshots then share, or a list with a model for each seed. `losses` is the mean loss at the
-    last stop. `good_steps` says after how many steps some seeds diverged.
+    last stop. `finite_steps` says after how many steps some seeds diverged.
     """
     done = np.full(seeds, spec.steps)
-    for seed, steps in (good_steps or {}).items():
+    for seed, steps in (finite_steps or {}).items():
         done[seed] = steps
     return Run(
         spec,
@@ -49,7 +49,7 @@ def planted(
 def _looks(spec: Spec, seeds: int, value: Any) -> np.ndarray:
     """What was observed, with its seed axis."""
     rows = np.asarray(value, float)
-    looks = len(spec.look_steps())
+    looks = len(spec.eval_steps())
     if rows.shape[:2] == (seeds, looks):
         return rows
     if rows.shape[:1] != (looks,):
@@ -100,14 +100,14 @@ class PlantedEvidence(Evidence):
     def __init__(
         self,
         scale: Any,
-        settings: Mapping[str, Setting],
+        settings: Mapping[str, Condition],
         runs: Mapping[str, Run],
         measured: Measured,
     ):
-        def obtain(name: str) -> Run:
+        def load_or_train(name: str) -> Run:
             return runs[name] if name in runs else pytest.fail(f"{name} would have been trained")
 
-        super().__init__(scale, settings, obtain)
+        super().__init__(scale, settings, load_or_train)
         self.planted = dict(measured)
 
     def measure(self, name: str, probe: Callable[..., Any]) -> Any:
@@ -122,12 +122,12 @@ def evidence_of(
     scale: str = "full",
     *,
     measured: Measured | None = None,
-    settings: Mapping[str, Setting] | None = None,
+    settings: Mapping[str, Condition] | None = None,
 ) -> PlantedEvidence:
     """Evidence over planted runs and measurements; its settings are those of the runs unless others are given."""
     runs = runs or {}
     if settings is None:
-        settings = {name: Setting(run.spec, len(run.seeds)) for name, run in runs.items()}
+        settings = {name: Condition(run.spec, len(run.seeds)) for name, run in runs.items()}
     return PlantedEvidence(scale, settings, runs, measured or {})
 
 

@@ -12,7 +12,7 @@ from planted import SEEDS, evidence_of, planted, rows_of, silent, untrained
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import Transformer
 from mnemoscope.probes.levels import above_chance, first_fall, first_reach
-from mnemoscope.studies.claims import SCALES, Outcome, Setting
+from mnemoscope.studies.claims import SCALES, Condition, Outcome
 from mnemoscope.studies.discover import find_study, on_corpus
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.birth import STUDY, data, heads, written
@@ -46,7 +46,7 @@ from mnemoscope.theory.gradients import (
 )
 from mnemoscope.theory.induction import induction_weights
 from mnemoscope.training.loop import fit
-from mnemoscope.training.metrics import watch_of
+from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
@@ -60,9 +60,16 @@ def tiny(spec: Spec) -> Spec:
         "model": spec.model.model_copy(update=small),
         "task": spec.task.model_copy(update={"length": 12}),
     }
-    release = tuple((name, 4) for name, _ in spec.release)
+    release = tuple((name, 4) for name, _ in spec.unfreeze_at)
     return spec.model_copy(
-        update={**update, "steps": 10, "batch": 4, "looks": 5, "snapshots": 2, "release": release}
+        update={
+            **update,
+            "steps": 10,
+            "batch": 4,
+            "n_evals": 5,
+            "snapshots": 2,
+            "unfreeze_at": release,
+        }
     )
 
 
@@ -77,10 +84,10 @@ def shown(curves: dict[str, dict[str, np.ndarray]]) -> Evidence:
     runs = {}
     for name, series in curves.items():
         spec = settings("full")[name].spec
-        release = tuple((n, 30) for n, _ in spec.release)
+        release = tuple((n, 30) for n, _ in spec.unfreeze_at)
         runs[name] = planted(
-            spec.model_copy(update={"steps": STEPS, "looks": STEPS, "release": release}),
-            observed=series,
+            spec.model_copy(update={"steps": STEPS, "n_evals": STEPS, "unfreeze_at": release}),
+            metrics=series,
         )
     return evidence_of(runs)
 
@@ -209,7 +216,7 @@ def short(spec: Spec, d: int, length: int) -> Spec:
     """The same setting with narrower models and shorter sequences, looked at before and after training."""
     model = spec.model.model_copy(update={"d_model": d, "d_mlp": d if spec.model.d_mlp else 0})
     task = spec.task.model_copy(update={"length": length})
-    return spec.model_copy(update={"model": model, "task": task, "looks": 1})
+    return spec.model_copy(update={"model": model, "task": task, "n_evals": 1})
 
 
 @cache
@@ -241,7 +248,7 @@ def seeds_like(rows: dict[str, list[int]], found: dict, scale: str = "full") -> 
         models = rows_of(induction_run(name).models().params, chosen)
         curves = {series: [0.0, 1.0] for series in ("previous", "induction", "to answer")}
         each = [{key: value[i] for key, value in models.items()} for i in range(len(chosen))]
-        runs[name] = planted(spec, len(chosen), params=each, observed=curves)
+        runs[name] = planted(spec, len(chosen), params=each, metrics=curves)
         measured |= {key: rows_of(value, chosen) for key, value in found.items() if key[0] == name}
     return evidence_of(runs, scale, measured=measured)
 
@@ -343,10 +350,10 @@ def test_outputs_that_generalise(trained_uniform, trained_bigram, expected):
 def test_one_or_two_layers(one, two, expected):
     """B1."""
     settings_ = {
-        name: Setting(short(settings("full")[name].spec, 8, 12), SEEDS) for name in (ONE, TWO)
+        name: Condition(short(settings("full")[name].spec, 8, 12), SEEDS) for name in (ONE, TWO)
     }
     runs = {
-        name: planted(each.spec, observed={"right": [0.0, 1.0]}) for name, each in settings_.items()
+        name: planted(each.spec, metrics={"right": [0.0, 1.0]}) for name, each in settings_.items()
     }
     measured = {
         (name, answers): {"right": np.array(right)} for name, right in ((ONE, one), (TWO, two))
@@ -385,7 +392,7 @@ def test_weights_written_by_hand_are_judged_by_width(share, expected, monkeypatc
     monkeypatch.setattr(
         written, "induction_weights", lambda config, params, triggers: {"W": jnp.zeros(1)}
     )
-    evidence = evidence_of(settings={ALL: Setting(settings("quick")[ALL].spec, 8)}, scale="quick")
+    evidence = evidence_of(settings={ALL: Condition(settings("quick")[ALL].spec, 8)}, scale="quick")
     outcome = judged("B4", evidence)
     assert outcome.verdict == expected
     assert outcome.value == pytest.approx(share[256])
@@ -394,7 +401,7 @@ def test_weights_written_by_hand_are_judged_by_width(share, expected, monkeypatc
 def test_weights_written_by_hand_answer(monkeypatch):
     """B4 with real weights. The widths fall, so that answers get worse: partly, though the source's width does well."""
     monkeypatch.setattr(written, "WIDTHS", (256, 16))
-    evidence = evidence_of(settings={ALL: Setting(settings("quick")[ALL].spec, 2)}, scale="quick")
+    evidence = evidence_of(settings={ALL: Condition(settings("quick")[ALL].spec, 2)}, scale="quick")
     outcome = judged("B4", evidence)
     assert outcome.verdict == "partly"
     assert outcome.value > 0.8
@@ -425,7 +432,7 @@ def test_three_steps_are_judged_by_memories_and_answers(strength, expected, monk
     monkeypatch.setitem(written.THEOREM, "quick", (4, 6, 2, 4))
     monkeypatch.setattr(written, "three_steps", in_three_steps)
     monkeypatch.setattr(written, "sampled_gradient", as_if_sampled)
-    evidence = evidence_of(settings={ALL: Setting(settings("quick")[ALL].spec, 8)}, scale="quick")
+    evidence = evidence_of(settings={ALL: Condition(settings("quick")[ALL].spec, 8)}, scale="quick")
     outcome = judged("B13", evidence)
     assert outcome.verdict == expected
     formed = {
@@ -442,7 +449,7 @@ def test_three_steps_are_judged_by_memories_and_answers(strength, expected, monk
 
 def watched(spec: Spec) -> dict[str, float]:
     """What the Spec's own watch reads in a silent model."""
-    watch = watch_of(spec)
+    watch = metrics_of(spec)
     model = Transformer(spec.model, {name: jnp.asarray(x) for name, x in silent(spec).items()})
     return {name: float(x) for name, x in jax.jit(lambda model: watch(model, ()))(model).items()}
 
@@ -483,7 +490,7 @@ def test_what_is_watched_in_the_general_model():
 def test_a_few_steps_of_the_smallest_setting_leave_curves_that_judges_can_read():
     """Trained for real: what `fit` observes has the looks and the names that the judges of order expect."""
     spec = tiny(settings("full")[ALL].spec)
-    outcome = judged("B5", evidence_of({ALL: fit(spec, range(2), watch_of(spec))}))
+    outcome = judged("B5", evidence_of({ALL: fit(spec, range(2), metrics_of(spec))}))
     assert (outcome.verdict, outcome.value) == ("refuted", 0), (
         "ten steps form no output memory that could be first"
     )
@@ -502,14 +509,14 @@ def test_settings_have_enough_seeds_and_name_the_matrices_of_the_source():
     for scale in SCALES:
         found = settings(scale)
         assert all(each.seeds >= (16 if scale == "full" else 8) for each in found.values())
-        assert all(each.spec.watch == "bigrams" for each in found.values())
-    assert found[NO_OUTPUT].spec.released() == {"blocks.1.attn.W_O": 300}
-    assert found[ONLY_OUTPUT].spec.released() == {
+        assert all(each.spec.metrics == "bigrams" for each in found.values())
+    assert found[NO_OUTPUT].spec.unfreeze_steps() == {"blocks.1.attn.W_O": 300}
+    assert found[ONLY_OUTPUT].spec.unfreeze_steps() == {
         "blocks.0.attn.W_K": 300,
         "blocks.1.attn.W_K": 300,
     }
-    assert found[ALL].spec.program() != found[NO_OUTPUT].spec.program()
-    assert found[NO_FIRST].spec.program() == found[LONG].spec.program()
+    assert found[ALL].spec.compile_key() != found[NO_OUTPUT].spec.compile_key()
+    assert found[NO_FIRST].spec.compile_key() == found[LONG].spec.compile_key()
     bigger = set(found[GLOBAL].spec.model.frozen_names()) - set(
         found[ALL].spec.model.frozen_names()
     )
@@ -517,11 +524,11 @@ def test_settings_have_enough_seeds_and_name_the_matrices_of_the_source():
 
 
 def test_a_watch_needs_its_task():
-    assert watch_of(Spec(task=Permutation())) is None
+    assert metrics_of(Spec(task=Permutation())) is None
     with pytest.raises(
-        ValueError, match="watch='bigrams' reads the task 'bigrams', got 'permutation'"
+        ValueError, match="metrics='bigrams' reads the task 'bigrams', got 'permutation'"
     ):
-        watch_of(Spec(task=Permutation(), watch="bigrams"))
+        metrics_of(Spec(task=Permutation(), metrics="bigrams"))
 
 
 def test_any_text_will_do(tmp_path):

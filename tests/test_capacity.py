@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
-from mnemoscope.core.seeds import on_devices
+from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.studies.library.memories import capacity as memories
 from mnemoscope.studies.library.memories.capacity import (
     Memory,
@@ -29,7 +29,7 @@ from mnemoscope.studies.library.memories.optimised import (
     start,
 )
 from mnemoscope.studies.search import largest
-from mnemoscope.theory.memory import on_the_sphere, zipf
+from mnemoscope.theory.memory import random_unit_vectors, zipf
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.integers(1, 50))
@@ -87,7 +87,7 @@ def test_the_capacity_found_is_the_edge(monkeypatch, level):
     """Trained memories store what was found and not one more, says the program that bisection asked (another rounds otherwise)."""
     memory, asked = Memory(d=6, steps=400, level=level), []
     monkeypatch.setattr(
-        memories, "on_devices", lambda f, n: asked.append(on_devices(f, n)) or asked[-1]
+        memories, "on_devices", lambda f, n: asked.append(map_over_seeds(f, n)) or asked[-1]
     )
     found = capacity(memory, 4, guess=6, room=24, resolution=0.0)
     (ask,) = asked
@@ -100,7 +100,7 @@ def test_a_written_sum_is_whole_up_to_what_exhaustive_search_finds():
     d, room = 12, 40
     for seed, found in enumerate(written_capacity(d, 4, room)):
         keys = jax.random.split(jax.random.key(seed), 4)
-        e, u = (np.asarray(on_the_sphere(room, d, key=key), float) for key in keys[:2])
+        e, u = (np.asarray(random_unit_vectors(room, d, key=key), float) for key in keys[:2])
         whole = []
         for n in range(1, room + 1):
             w = sum(np.outer(u[x], e[x]) for x in range(n))
@@ -157,14 +157,14 @@ def best_share(memory, inputs, outputs, for_w, for_v):
     def loss(p):
         return optax.losses.softmax_cross_entropy_with_integer_labels(told(p), answer).mean()
 
-    optimiser = optax.adam(memory.lr)
+    optimizer = optax.adam(memory.lr)
 
     @jax.jit
     def turn(p, inner):
-        updates, inner = optimiser.update(jax.grad(loss)(p), inner)
+        updates, inner = optimizer.update(jax.grad(loss)(p), inner)
         return told(p), optax.apply_updates(p, updates), inner
 
-    inner, best = optimiser.init(params), 0.0
+    inner, best = optimizer.init(params), 0.0
     for _ in range(memory.steps + 1):
         given, params, inner = turn(params, inner)
         beaten = np.asarray(given)[np.arange(len(answer)), answer, None] > np.asarray(given)
@@ -172,11 +172,11 @@ def best_share(memory, inputs, outputs, for_w, for_v):
     return best
 
 
-@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
-def test_a_cell_is_the_loop_it_says(optimiser):
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_cell_is_the_loop_it_says(optimizer):
     """In NumPy, float64, with the gradient as a sum of outer products."""
     with jax.enable_x64(True):
-        cell = Cell(d=6, lr=2.0, batch=4, samples=40, optimiser=optimiser, n_inputs=12, n_outputs=3)
+        cell = Cell(d=6, lr=2.0, batch=4, samples=40, optimizer=optimizer, n_inputs=12, n_outputs=3)
         params, draws = start(cell, 5)
         e, u, w = (np.asarray(params[name]) for name in "EUW")
         for batch in np.asarray(draws):
@@ -187,7 +187,7 @@ def test_a_cell_is_the_loop_it_says(optimiser):
                 gradient += np.outer((said / said.sum()) @ u - u[x % 3], e[x]) / len(batch)
             w = w - (
                 2.0 * gradient
-                if optimiser == "sgd"
+                if optimizer == "sgd"
                 else 2.0 / 6 * gradient / (np.abs(gradient) + 1e-8)
             )
         wrong = (e @ w.T @ u.T).argmax(axis=1) != np.arange(12) % 3
@@ -196,7 +196,7 @@ def test_a_cell_is_the_loop_it_says(optimiser):
         assert float(optimise(cell, 5)) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("change", [{}, {"batch": 16}, {"optimiser": "adam"}, {"norm": True}])
+@pytest.mark.parametrize("change", [{}, {"batch": 16}, {"optimizer": "adam"}, {"norm": True}])
 def test_errors_by_rate_are_those_of_each_training(change):
     """Plain SGD follows its scores and never makes W; one training at a time does. In float64: an answer is right or wrong."""
     cell, rates, seeds = (
@@ -221,7 +221,7 @@ def test_the_stream_is_drawn_from_zipf():
 def test_options_of_a_cell_change_it():
     base = Cell(d=8, samples=640)
     found = {name: errors(base.model_copy(update=change)) for name, change in {
-        "base": {}, "norm": {"norm": True}, "learned": {"learned": True}, "adam": {"optimiser": "adam"}, "rate": {"lr": 10.0},
+        "base": {}, "norm": {"norm": True}, "learned": {"learned": True}, "adam": {"optimizer": "adam"}, "rate": {"lr": 10.0},
     }.items()}  # fmt: skip
     assert all(each.shape == (10,) and ((each >= 0) & (each <= 1)).all() for each in found.values())
     assert all((found[name] != found["base"]).any() for name in found if name != "base")

@@ -105,14 +105,14 @@ def test_show_one_claim(store):
 
 
 def test_runs_lists_filters_and_deletes(tmp_path):
-    from mnemoscope.execution.local import obtain
+    from mnemoscope.execution.local import load_or_train
     from mnemoscope.models import ModelConfig
     from mnemoscope.tasks import Permutation
     from mnemoscope.training.spec import Spec
 
     for d in (4, 6):
         model = ModelConfig(d_model=d, n_heads=1, d_mlp=0)
-        obtain(
+        load_or_train(
             Store(tmp_path),
             Spec(task=Permutation(n_symbols=2), model=model, steps=3, batch=2),
             range(2),

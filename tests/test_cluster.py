@@ -28,7 +28,7 @@ from mnemoscope.execution.cluster import (
     _Session,
     block_size,
     checked,
-    pieces,
+    contiguous_blocks,
 )
 from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store, arrays_of
@@ -346,7 +346,7 @@ def test_an_answer_is_checked():
 
 
 def test_blocks_keep_every_worker_busy():
-    assert pieces([0, 1, 2, 3, 7, 8], 3) == [[0, 1, 2], [3], [7, 8]]
+    assert contiguous_blocks([0, 1, 2, 3, 7, 8], 3) == [[0, 1, 2], [3], [7, 8]]
     assert block_size(1_000_000, 50, 1, True) == 1024
     assert block_size(1_000_000, 50, 8, False) == 256
     assert block_size(64, 4, 1, False) == 4

@@ -360,7 +360,7 @@ def test_a_run_for_numpy(kept, tmp_path):
 def observed_run():
     """A run as `fit` would leave it: two seeds, one of which diverged, and observations of two shapes."""
     spec = Spec(
-        task=Cycle(n_symbols=3, length=2), model=small(), steps=4, batch=1, snapshots=2, looks=2
+        task=Cycle(n_symbols=3, length=2), model=small(), steps=4, batch=1, snapshots=2, n_evals=2
     )
     looks = {
         "right": np.arange(6, dtype="f4").reshape(2, 3) / 7,
@@ -403,7 +403,7 @@ def test_tables_of_a_run(tmp_path):
     assert list(observed) == ["seed", "step", "right", "p[0]", "p[1]"]
     assert observed["step"] == ["0", "2", "4"] * 2
     np.testing.assert_array_equal(
-        np.array(observed["p[1]"], "f4"), run.observed["p"][:, :, 1].reshape(-1)
+        np.array(observed["p[1]"], "f4"), run.metrics["p"][:, :, 1].reshape(-1)
     )
 
 

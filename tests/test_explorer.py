@@ -11,7 +11,7 @@ import pytest
 
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
-from mnemoscope.execution.local import obtain
+from mnemoscope.execution.local import load_or_train
 from mnemoscope.explorer import ExplorerRun, build_page, pack_run
 from mnemoscope.explorer.adapters import get_adapter
 from mnemoscope.models import ModelConfig, knock_out_head, parameter_shapes
@@ -19,7 +19,7 @@ from mnemoscope.probes.skills import both_skills
 from mnemoscope.report.site import piece_of
 from mnemoscope.report.site import pieces as site_pieces
 from mnemoscope.store import Store
-from mnemoscope.studies.claims import Setting
+from mnemoscope.studies.claims import Condition
 from mnemoscope.studies.discover import STUDIES
 from mnemoscope.tasks import Cycle, Permutation
 from mnemoscope.training.loop import fit
@@ -490,12 +490,12 @@ def test_the_site_explores_a_setting_whose_seeds_lie_in_several_blocks(tmp_path,
     )
     store = Store(tmp_path)
     study = dataclasses.replace(
-        STUDIES["remember"], settings=lambda _: {"x": Setting(spec, 4)}, explore=("x",)
+        STUDIES["remember"], settings=lambda _: {"x": Condition(spec, 4)}, explore=("x",)
     )
     monkeypatch.setattr("mnemoscope.report.site.STUDIES", {"remember": study})
     assert site_pieces(store) == []
     for seeds in (range(2), range(4)):
-        obtain(store, spec, seeds)
+        load_or_train(store, spec, seeds)
     (found,) = site_pieces(store)
     assert found.run.seeds == (0, 1, 2, 3)
 
@@ -530,7 +530,7 @@ def test_bad_choices_are_one_line(tmp_path, pieces):
     each = pieces["two heads"]
     with pytest.raises(UserError, match=r"no seed 7 in run .*; allowed: 0, 1, 2"):
         pack_run(ExplorerRun(each.id, "x", "", each.run, (7,)))
-    lost = dataclasses.replace(each.run, good_steps=np.array([0, 30, 30]))
+    lost = dataclasses.replace(each.run, finite_steps=np.array([0, 30, 30]))
     with pytest.raises(
         UserError,
         match=r"seed 0 of run .* diverged: there are no numbers to show; choose others with --seeds",

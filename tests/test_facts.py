@@ -19,13 +19,13 @@ from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
 from mnemoscope.models.rewrites import token_counts
 from mnemoscope.probes.walk import walk
 from mnemoscope.report.site import piece_of
-from mnemoscope.studies.claims import SCALES, NotSettledError
+from mnemoscope.studies.claims import SCALES, InconclusiveError
 from mnemoscope.studies.library.facts import STUDY, built, phases, sweep, trained
 from mnemoscope.studies.library.facts.conditions import LINEAR, SOFTMAX, TASK
 from mnemoscope.tasks import Facts
-from mnemoscope.theory.facts import counted, recall_model, write_facts
+from mnemoscope.theory.facts import parameter_count, recall_model, write_facts
 from mnemoscope.training.loop import fit
-from mnemoscope.training.metrics import watch_of
+from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.optimizers import SGD
 from mnemoscope.training.spec import Spec
 
@@ -158,7 +158,7 @@ def test_parameters_are_counted_as_the_source_does():
     config = recall_model(task, 16, 8)
     shapes = parameter_shapes(config, task.d_vocab, task.n_ctx, task.d_vocab_out)
     inside = sum(math.prod(shape) for name, shape in shapes.items() if name.startswith("blocks"))
-    assert counted(5 + 7, 16, 8) == inside == 4 * 12 * 16 + 2 * 8 * 16
+    assert parameter_count(5 + 7, 16, 8) == inside == 4 * 12 * 16 + 2 * 8 * 16
     shape = sweep.Shape(d=16, n_heads=8, d_head=2, d_mlp=32)
     assert shape.parameters() == 4 * 8 * 2 * 16 + 2 * 32 * 16
     with pytest.raises(UserError, match="must be a multiple of 4, got 6"):
@@ -195,16 +195,16 @@ def looked_at(loss, distance, subject, right=1.0):
     spec = Spec(
         task=TASK,
         model=LINEAR,
-        optimiser=SGD(lr=0.1),
+        optimizer=SGD(lr=0.1),
         steps=100,
-        watch="facts",
-        looks=len(loss) - 1,
+        metrics="facts",
+        n_evals=len(loss) - 1,
     )
     seen = {
         "loss, both": loss, "loss, relation": loss, "loss, subject": subject, "distance to p(a | r)": distance,
         "right": [right] * len(loss), "p(a)": np.full((len(loss), 32), 1 / 32),
     }  # fmt: skip
-    return planted(spec, observed=seen)
+    return planted(spec, metrics=seen)
 
 
 PLATEAU = (
@@ -256,7 +256,7 @@ IGNORANT, MAKES_UP, ALMOST, KNOWS = (0, 0), (30, 0), (30, 4), (60, 30)
 def written_linear(spec, world, relation, subject):
     """logits = V of the subject + V of the relation: how loudly each says which answers can be its own."""
     params, answer = silent(spec), np.asarray(world.answer)
-    eye, asks = np.eye(TASK.d_vocab), TASK.asks_from
+    eye, asks = np.eye(TASK.d_vocab), TASK.query_token
     params["embed.W_E"][:] = eye
     for name in ("W_Q", "W_V", "W_O"):
         params[f"blocks.0.attn.{name}"][0] = eye
@@ -273,13 +273,13 @@ def written_linear(spec, world, relation, subject):
 def watched():
     """What the study's watch reads in such models, and in untrained softmax models."""
     spec = STUDY.settings("full")["linear"].spec
-    world, watch = world_of(spec.task), watch_of(spec)
+    world, watch = world_of(spec.task), metrics_of(spec)
     read = jax.jit(lambda params: watch(Transformer(spec.model, params), world))
     kinds = (IGNORANT, MAKES_UP, ALMOST, KNOWS)
     found = {kind: read(written_linear(spec, world, *kind)) for kind in kinds}
     for name in SOFTMAX:
         spec = STUDY.settings("full")[name].spec
-        watch = watch_of(spec)
+        watch = metrics_of(spec)
         params = silent(spec)
         found[name] = jax.jit(
             lambda params, s=spec, w=watch: w(Transformer(s.model, params), world)
@@ -328,10 +328,10 @@ def test_judges_of_trained_settings_read_what_is_watched(way, zero, plateau, wat
     """F4 and F5 on written models: which of them each look finds."""
 
     def run(name, kinds):
-        spec = STUDY.settings("full")[name].spec.model_copy(update={"looks": 4})
+        spec = STUDY.settings("full")[name].spec.model_copy(update={"n_evals": 4})
         return planted(
             spec,
-            observed={
+            metrics={
                 series: [watched[kind][series] for kind in kinds] for series in watched[name_of]
             },
         )
@@ -382,7 +382,7 @@ def test_the_sweeps_model_is_the_one_written_out():
     answer = world_of(task, 2).answer
     tokens, told = jax.jit(facts_plain.sample, static_argnums=2)(jax.random.key(3), answer, 50)
     found = jax.jit(
-        lambda tokens: token_counts.last_logits(shape.model(), drawn, tokens, task.asks_from)
+        lambda tokens: token_counts.last_logits(shape.model(), drawn, tokens, task.query_token)
     )(tokens)
     np.testing.assert_allclose(jax.jit(facts_plain.logits)(plain, tokens), found, atol=2e-5)
     row = np.asarray(tokens[0])
@@ -529,7 +529,7 @@ def test_hand_built_models_are_judged_by_their_slopes(width, full, quick, monkey
 def test_a_size_that_is_never_recalled_settles_nothing(monkeypatch):
     monkeypatch.setattr(built, "recall", recalled_from(lambda s, mlp: 4 * s if s < 64 else 10**6))
     with pytest.raises(
-        NotSettledError, match="Some size is not recalled even at 64 dimensions for each subject"
+        InconclusiveError, match="Some size is not recalled even at 64 dimensions for each subject"
     ):
         built.hand_built(evidence_of())
 
@@ -556,7 +556,7 @@ def test_the_smallest_width_is_that_from_which_on_all_is_recalled():
 
 
 def tiny(spec: Spec) -> Spec:
-    return spec.model_copy(update={"steps": 6, "batch": 4, "looks": 2})
+    return spec.model_copy(update={"steps": 6, "batch": 4, "n_evals": 2})
 
 
 def test_what_is_written_for_plain_transformers_says_no():
@@ -571,8 +571,8 @@ def test_what_is_written_for_plain_transformers_says_no():
         match=r"the explorer shows plain transformers that answer in tokens; run [0-9a-f]+ has positions=False",
     ):
         pack_run(piece_of(run, "x", (0,)))
-    with pytest.raises(ValueError, match="watch='facts' reads the task 'facts', got 'cycle'"):
-        watch_of(Spec.model_validate({"task": {"kind": "cycle"}, "watch": "facts"}))
+    with pytest.raises(ValueError, match="metrics='facts' reads the task 'facts', got 'cycle'"):
+        metrics_of(Spec.model_validate({"task": {"kind": "cycle"}, "metrics": "facts"}))
 
 
 def test_a_model_without_positions_takes_prompts_of_any_length():

@@ -20,14 +20,14 @@ from safetensors.numpy import save
 import mnemoscope
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
-from mnemoscope.execution.local import obtain
+from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
 from mnemoscope.models.language import Tokenizer, read_model
 from mnemoscope.report.tables import markdown
 from mnemoscope.store import Damage, Store
 from mnemoscope.store.checksums import sha256
 from mnemoscope.store.schema import put_sealed
-from mnemoscope.studies.claims import Curve, Entry, Ledger, Map
+from mnemoscope.studies.claims import AttentionMap, Curve, Entry, Ledger
 from mnemoscope.tasks import Corpus, Cycle
 from mnemoscope.training.spec import Spec
 
@@ -240,7 +240,7 @@ def test_sealed_arrays_that_are_not_the_runs_are_refused(stored, change):
     (row,) = stored.rows(SPEC.digest())
     run = stored.load(row)
     arrays = {f"snapshots/{k}": v for k, v in run.snapshots.items()}
-    arrays |= {"loss_steps": run.loss_steps, "losses": run.losses, "good_steps": run.good_steps}
+    arrays |= {"loss_steps": run.loss_steps, "losses": run.losses, "good_steps": run.finite_steps}
     if change == "shape":
         arrays["losses"] = arrays["losses"][:1]
     elif change == "kind":
@@ -279,28 +279,28 @@ def test_runs_of_which_the_spec_cannot_be_read_are_listed_all_the_same(stored, t
 
 
 def test_compiled_programs_do_not_come_with_a_store(stored, monkeypatch):
-    from mnemoscope.execution.local import compiled
+    from mnemoscope.execution.local import compile_cache_dir
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(stored.folder.parent / "cache"))
-    assert compiled() == stored.folder.parent / "cache" / "mnemoscope" / "compiled"
+    assert compile_cache_dir() == stored.folder.parent / "cache" / "mnemoscope" / "compiled"
     asked = []
     monkeypatch.setattr(
         "mnemoscope.execution.local.use_all_devices", lambda cache=None: asked.append(cache)
     )
     with pytest.raises(UserError):
         cli.explore((SPEC.digest(),), seeds="99", store=stored.folder)
-    assert asked == [compiled()]
+    assert asked == [compile_cache_dir()]
 
 
 def test_configurations_without_measure_are_refused():
     for make in (
         lambda: ModelConfig(n_layers=10**9), lambda: ModelConfig(d_model=10**12, n_heads=7),
-        lambda: Spec(task=Cycle(), looks=10**12),
+        lambda: Spec(task=Cycle(), n_evals=10**12),
         lambda: Spec(task=Cycle(), steps=2**31), lambda: Corpus(name="x", characters="ab", counts=((0, 1, 10**400), (1, 0, 1))),
         lambda: ModelConfig(**json.loads('{"self": 1}')), lambda: Spec.model_validate_json("[" * 9000),
         lambda: Spec.model_validate(7),
         lambda: ModelConfig.model_validate({"a\nb": "x" * 10**6}), lambda: ModelConfig(norm="x" * 10**6),
-        lambda: Curve(steps=(1, 2), mean=(1,), low=(1,), high=(1,)), lambda: Map(tokens=("a",), weights=()),
+        lambda: Curve(steps=(1, 2), mean=(1,), low=(1,), high=(1,)), lambda: AttentionMap(tokens=("a",), weights=()),
     ):  # fmt: skip
         with pytest.raises(UserError) as error:
             make()
@@ -361,11 +361,11 @@ def test_half_a_character_is_no_text():
 def test_dollars_in_names_are_no_formulas():
     from mnemoscope.report.figures import claim_figures, svg
     from mnemoscope.studies.about import Panel
-    from mnemoscope.studies.claims import Pictures
+    from mnemoscope.studies.claims import Plots
 
     panel = [Panel(series=("*",), axis="x"), Panel(series=("*",), axis="x", kind="curves")]
     curve = Curve(steps=(0, 1), mean=(0, 1), low=(0, 1), high=(0, 1))
-    drawn = claim_figures("Q", panel, {"$\\frac{$": (1.0, 2.0)}, Pictures(curves={"$x_{$": curve}))
+    drawn = claim_figures("Q", panel, {"$\\frac{$": (1.0, 2.0)}, Plots(curves={"$x_{$": curve}))
     text = [svg(figure, "x", kind) for kind, figure in drawn.items()]
     assert "$\\frac{$" in text[0]
     assert "$x_{$" in text[1]
@@ -373,4 +373,4 @@ def test_dollars_in_names_are_no_formulas():
 
 def test_the_store_of_the_tests_is_what_a_store_is(stored):
     assert stored.check() == []
-    assert obtain(stored, SPEC, range(2)).seeds == (0, 1)
+    assert load_or_train(stored, SPEC, range(2)).seeds == (0, 1)

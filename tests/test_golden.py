@@ -52,7 +52,7 @@ def test_another_update_is_noticed(monkeypatch):
     usual = optax.adamw
     monkeypatch.setattr(optax, "adamw", lambda rate, **rest: usual(rate, **{**rest, "b1": 0.89}))
     # a rate of its own: programs that are compiled already are not traced again
-    spec = goldens.CASES[name].model_copy(update={"optimiser": Adam(lr=1.000001e-3)})
+    spec = goldens.CASES[name].model_copy(update={"optimizer": Adam(lr=1.000001e-3)})
     losses = fit(spec, goldens.SEEDS).losses
     off = np.abs(losses - jnp.array(goldens.read("losses.json")[name]))
     assert off.max() > 10 * TOLERANCE

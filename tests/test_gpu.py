@@ -111,7 +111,7 @@ def test_training_has_the_golden_losses_of_a_cpu():
 def test_a_seed_trains_the_same_alone_and_among_1024():
     """Lanes do not touch each other; a large eps, since where a gradient is mere rounding Adam would follow its sign."""
     spec = Spec(
-        task=Permutation(), model=ModelConfig(d_model=16, n_heads=2, d_mlp=32), optimiser=Adam(eps=1e-3), steps=200, batch=128,
+        task=Permutation(), model=ModelConfig(d_model=16, n_heads=2, d_mlp=32), optimizer=Adam(eps=1e-3), steps=200, batch=128,
         snapshots=2,
     )  # fmt: skip
     together, apart = fit(spec, range(1024)), {}
@@ -141,7 +141,7 @@ def test_a_stored_seed_is_trained_again_and_compared():
     )
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
-        run = local.obtain(store, spec, range(64))
+        run = local.load_or_train(store, spec, range(64))
         (row,) = store.rows()
         found = retrain.retrain_seed(store, row, 17)
         FIGURES.update({"origin": str(run.origins[0]), "again": found.words})
@@ -161,7 +161,7 @@ def test_a_block_that_does_not_fit_is_cut():
         warnings.simplefilter("always")
         store = Store(Path(folder))
         with suppress(InterruptedError):
-            local.obtain(store, spec, range(seeds), progress=_stop_after_a_step)
+            local.load_or_train(store, spec, range(seeds), progress=_stop_after_a_step)
     cut = [
         str(each.message)
         for each in said

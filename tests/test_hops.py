@@ -20,14 +20,14 @@ from mnemoscope.models.rewrites import pair_tables, score_tables, token_counts
 from mnemoscope.probes.hops import by_level, read_after, silenced
 from mnemoscope.probes.walk import walk
 from mnemoscope.report.site import piece_of
-from mnemoscope.studies.claims import NotSettledError
+from mnemoscope.studies.claims import InconclusiveError
 from mnemoscope.studies.library.hops import STUDY, built, order, trained
 from mnemoscope.studies.library.hops.conditions import curriculum, only
 from mnemoscope.tasks import Hops, HopWorld, Permutation
 from mnemoscope.theory.hops import hop_model, write_hops
 from mnemoscope.training.loop import fit
 from mnemoscope.training.loss import batch_loss, loss_and_gradient
-from mnemoscope.training.metrics import hops, watch_of
+from mnemoscope.training.metrics import hops, metrics_of
 from mnemoscope.training.optimizers import Adam
 from mnemoscope.training.spec import Spec
 from mnemoscope.training.step import draw
@@ -202,7 +202,7 @@ def test_the_loss_reads_each_sequence_after_its_layer(causal):
         log_p = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
         each.append(-log_p[np.arange(12), np.asarray(targets)].mean())
     expected = np.mean(each)
-    loss_of = jax.jit(lambda batch: batch_loss(config, params, batch, task.read_positions))
+    loss_of = jax.jit(lambda batch: batch_loss(config, params, batch, task.loss_positions))
     descend = jax.jit(lambda batch: loss_and_gradient(task, config, params, {}, batch))
     np.testing.assert_allclose(loss_of(batch), expected, rtol=1e-5)
     np.testing.assert_allclose(descend(batch)[0], expected, rtol=1e-5)
@@ -262,7 +262,7 @@ def test_what_is_written_for_plain_transformers_says_no():
     assert model.unusual == ("causal=False",)
     assert not pair_tables.applies(model, 3, 6)
     assert not score_tables.applies(model)
-    assert not token_counts.applies(model, task.asks_from)
+    assert not token_counts.applies(model, task.query_token)
     run = fit(Spec(task=task, model=model, steps=2, batch=2), range(1))
     with pytest.raises(
         UserError, match="a plain transformer's attention; this model has causal=False"
@@ -270,8 +270,8 @@ def test_what_is_written_for_plain_transformers_says_no():
         walk(run.model(0), [0, 1, 2], task.token_names)
     with pytest.raises(UserError, match=r"run [0-9a-f]+ has causal=False"):
         pack_run(piece_of(run, "x", (0,)))
-    with pytest.raises(ValueError, match="watch='hops' reads the task 'hops', got 'cycle'"):
-        watch_of(Spec.model_validate({"task": {"kind": "cycle"}, "watch": "hops"}))
+    with pytest.raises(ValueError, match="metrics='hops' reads the task 'hops', got 'cycle'"):
+        metrics_of(Spec.model_validate({"task": {"kind": "cycle"}, "metrics": "hops"}))
 
 
 def test_old_specs_keep_their_names():
@@ -282,7 +282,7 @@ def test_old_specs_keep_their_names():
     assert Adam(warmup=3).digest() != Adam().digest() != Adam(clip=1.0).digest()
 
 
-# the optimiser --------------------------------------------------------------------------------------------------------
+# the optimizer --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])
@@ -389,8 +389,8 @@ def looked_at(task, curves, steps=400, layers=None):
     model = ModelConfig(
         d_model=4, n_heads=1, n_layers=layers or task.levels, d_mlp=0, bias=False, causal=False
     )
-    spec = Spec(task=task, model=model, steps=steps, watch="hops", looks=4)
-    return planted(spec, observed={f"{h} hops": rows for h, rows in curves.items()})
+    spec = Spec(task=task, model=model, steps=steps, metrics="hops", n_evals=4)
+    return planted(spec, metrics={f"{h} hops": rows for h, rows in curves.items()})
 
 
 CHANCE = [0.25] * 5
@@ -504,7 +504,7 @@ def test_the_order_is_judged_with_its_layers_and_its_control():
     assert outcome(four_below=THIRD).verdict == "partly", "fewer layers do as well"
     assert outcome(knows=8).verdict == "reproduced"
     with pytest.raises(
-        NotSettledError, match="7 of 10 seeds know 4 hops at the end; the order needs 8"
+        InconclusiveError, match="7 of 10 seeds know 4 hops at the end; the order needs 8"
     ):
         outcome(knows=7)
 
@@ -515,13 +515,13 @@ def test_the_order_is_judged_with_its_layers_and_its_control():
 def test_written_models_need_their_layers_in_order():
     """H5, probed for real: weights that were written for the hidden permutations of each seed's world."""
     task = Hops(n=3, k=4)
-    spec = Spec(task=task, model=hop_model(task), steps=400, watch="hops", looks=4, snapshots=1)
+    spec = Spec(task=task, model=hop_model(task), steps=400, metrics="hops", n_evals=4, snapshots=1)
     worlds = planted(spec, 8).worlds()
     models = [write_hops(task, hidden) for hidden in worlds.hidden]
     curves = {f"{h} hops": row for h, row in ((1, FIRST), (2, SECOND), (4, THIRD))}
     third = [1 / 3] * 5  # chance among three
     runs = {
-        "mixture/k=4": planted(spec, 8, params=models, observed=curves),
+        "mixture/k=4": planted(spec, 8, params=models, metrics=curves),
         "curriculum/shallow": looked_at(task, {1: FIRST, 2: SECOND, 4: third}, layers=2),
     }
     evidence = evidence_of(runs)
@@ -531,7 +531,7 @@ def test_written_models_need_their_layers_in_order():
     )
     # the same weights in worlds of other seeds: what is read is no longer right, before anything is silenced
     moved = evidence_of(
-        runs | {"mixture/k=4": planted(spec, 8, params=models[1:] + models[:1], observed=curves)}
+        runs | {"mixture/k=4": planted(spec, 8, params=models[1:] + models[:1], metrics=curves)}
     )
     assert (
         np.diagonal(moved.measure("mixture/k=4", read_after), axis1=1, axis2=2).mean(axis=0) < 0.9
@@ -558,7 +558,7 @@ def watched():
 
 def read_by_watch(spec, config, params):
     """What the watch of a Spec reads in a model."""
-    world, watch = world_of(spec.task), watch_of(spec)
+    world, watch = world_of(spec.task), metrics_of(spec)
     read = jax.jit(lambda params: watch(Transformer(config, params), world))(params)
     return {name: float(x) for name, x in read.items()}
 
@@ -586,10 +586,10 @@ def test_judges_of_trained_settings_read_what_is_watched(kind, hard, mixed, taug
     """H2, H3 and H4 on curves that begin at chance and end as the watch reads a silent or a written model."""
 
     def run(name, shape):
-        spec = STUDY.settings("full")[name].spec.model_copy(update={"steps": 400, "looks": 4})
+        spec = STUDY.settings("full")[name].spec.model_copy(update={"steps": 400, "n_evals": 4})
         begin, end = (watched[shape][each] for each in ("silent", kind))
         return planted(
-            spec, observed={series: [begin[series]] * 4 + [end[series]] for series in end}
+            spec, metrics={series: [begin[series]] * 4 + [end[series]] for series in end}
         )
 
     runs = {

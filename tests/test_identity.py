@@ -22,10 +22,10 @@ from mnemoscope.core import fingerprint
 from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.fingerprint import TrainedBy, code_of, trained_by
 from mnemoscope.execution import cluster, local, retrain
-from mnemoscope.execution.local import obtain, select
+from mnemoscope.execution.local import load_or_train, select
 from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store
-from mnemoscope.studies.claims import Claim, Outcome, Setting, Study, Test
+from mnemoscope.studies.claims import Claim, ClaimTest, Condition, Outcome, Study
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.runner import finding_key, judging_fingerprint, run_study
 from mnemoscope.tasks import Permutation
@@ -76,7 +76,7 @@ class OwnSpec(Spec):
     [
         (lambda: Spec(task=Reversed()), "task: Reversed is a class of its own"),
         (lambda: Spec(task=Permutation(), model=Wider()), "model: Wider is a class of its own"),
-        (lambda: Spec(task=Permutation(), optimiser=Decaying()), "optimiser: Decaying is a class"),
+        (lambda: Spec(task=Permutation(), optimizer=Decaying()), "optimizer: Decaying is a class"),
         (lambda: OwnSpec(task=Permutation()), "OwnSpec extends Spec"),
         (lambda: SPEC.model_copy(update={"task": Reversed()}), "task: Reversed is a class of its"),
         (lambda: SPEC.model_copy(update={"tusk": 1}), "unknown key of Spec 'tusk'"),
@@ -111,7 +111,7 @@ CROSS_ENTROPY = loss.cross_entropy
 @pytest.mark.parametrize("name", ["permutation, pair tables", "bigrams, score tables in chunks"])
 def test_another_loss_counts_in_every_pass_and_is_another_program(name, monkeypatch, store):
     spec = goldens.CASES[name]
-    usual = obtain(store, spec, [0])
+    usual = load_or_train(store, spec, [0])
     monkeypatch.setattr(loss, "cross_entropy", doubled)
     origin = trained_by()
     assert [where for where, _ in origin.replaced] == ["mnemoscope.training.loss.cross_entropy"]
@@ -121,9 +121,9 @@ def test_another_loss_counts_in_every_pass_and_is_another_program(name, monkeypa
     assert origin.program() != usual.origins[0].program()
     store.save(run, 1.0, "a machine")
     assert len(store.rows()) == 2, "both are kept, each under its own program"
-    np.testing.assert_array_equal(obtain(store, spec, [0]).losses, run.losses)
+    np.testing.assert_array_equal(load_or_train(store, spec, [0]).losses, run.losses)
     monkeypatch.undo()
-    np.testing.assert_array_equal(obtain(store, spec, [0]).losses, usual.losses)
+    np.testing.assert_array_equal(load_or_train(store, spec, [0]).losses, usual.losses)
 
 
 def test_a_changed_constant_or_method_is_another_program(monkeypatch):
@@ -250,18 +250,18 @@ def other_program(monkeypatch, **changes):
 
 
 def test_seeds_of_two_programs_are_never_joined(store, monkeypatch):
-    old = obtain(store, SPEC, range(3))
+    old = load_or_train(store, SPEC, range(3))
     other = other_program(monkeypatch)
     with pytest.warns(
         Notice, match=r"was trained by Mnemoscope .*, not by this program; it is used as that"
     ):
-        again = obtain(store, SPEC, range(2))
+        again = load_or_train(store, SPEC, range(2))
     assert again.origins == old.origins, "what is finished is not repeated"
-    more = obtain(store, SPEC, range(5))
+    more = load_or_train(store, SPEC, range(5))
     assert more.origins == (other,), "but what is missing is not joined to it"
     assert len(store.rows()) == 2
     assert store.check() == []
-    assert obtain(store, SPEC, range(3)).origins == (other,)
+    assert load_or_train(store, SPEC, range(3)).origins == (other,)
 
 
 def test_a_checkpoint_of_another_program_is_not_resumed(store, monkeypatch):
@@ -274,27 +274,27 @@ def test_a_checkpoint_of_another_program_is_not_resumed(store, monkeypatch):
         if done >= 2:
             raise CutOffError
 
-    monkeypatch.setattr(local._Keeper, "due", lambda self: True)
+    monkeypatch.setattr(local._StoreCheckpointer, "is_due", lambda self: True)
     with pytest.raises(CutOffError):
-        obtain(store, SPEC, [0], progress=cut)
+        load_or_train(store, SPEC, [0], progress=cut)
     assert len(list(store.folder.rglob("*.part"))) == 1
     other_program(monkeypatch)
     told = []
-    obtain(store, SPEC, [0], progress=lambda done, _: told.append(done))
+    load_or_train(store, SPEC, [0], progress=lambda done, _: told.append(done))
     assert told[0] == 1
 
 
 def test_a_deleted_run_leaves_no_checkpoint_to_go_on_from(store, monkeypatch):
     """The power goes between storing a block and dropping its checkpoint; then the run is deleted and trained anew."""
-    monkeypatch.setattr(local._Keeper, "due", lambda self: True)
-    monkeypatch.setattr(local._Keeper, "drop", lambda self: None)
-    obtain(store, SPEC, range(2))
+    monkeypatch.setattr(local._StoreCheckpointer, "is_due", lambda self: True)
+    monkeypatch.setattr(local._StoreCheckpointer, "drop", lambda self: None)
+    load_or_train(store, SPEC, range(2))
     assert list(store.folder.rglob("*.part"))
     cli.runs(SPEC.digest(), delete=True, store=store.folder)
     assert not list(store.folder.rglob("*.part"))
     assert store.check() == []
     told = []
-    obtain(store, SPEC, range(2), progress=lambda done, _: told.append(done))
+    load_or_train(store, SPEC, range(2), progress=lambda done, _: told.append(done))
     assert told[0] == 2 * 1
 
 
@@ -305,7 +305,7 @@ def test_a_mixture_is_named_in_the_verdict(store, monkeypatch):
     assert mixed.origins == (here.origins[0], device)
 
     def judged(run):
-        evidence = Evidence("quick", {"a": Setting(SPEC, len(run.seeds))}, lambda name: run)
+        evidence = Evidence("quick", {"a": Condition(SPEC, len(run.seeds))}, lambda name: run)
         return evidence.finding(
             ("a",), lambda evidence: Outcome("reproduced", 1.0, (1.0, 1.0), "So it is.")
         ).sentence
@@ -343,9 +343,9 @@ def test_a_second_metric_never_replaces_what_the_first_one_read(store):
             1.0,
             "m",
         )
-    assert list(store.load(store.rows()[0]).observed) == ["first"]
+    assert list(store.load(store.rows()[0]).metrics) == ["first"]
     store.save(fit(SPEC, [0], both), 1.0, "m")
-    assert set(store.load(store.rows()[0]).observed) == {"first", "second"}
+    assert set(store.load(store.rows()[0]).metrics) == {"first", "second"}
 
 
 def test_an_unknown_kind_is_unknown_and_not_damaged(store, capsys):
@@ -353,7 +353,7 @@ def test_an_unknown_kind_is_unknown_and_not_damaged(store, capsys):
     from mnemoscope.store.checksums import sha256
     from mnemoscope.store.schema import put_sealed
 
-    obtain(store, SPEC, range(2))
+    load_or_train(store, SPEC, range(2))
     (row,) = store.rows()
     text = row.spec_json.replace('"kind":"permutation"', '"kind":"copy-back"')
     spec = sha256(text.encode())[:16]
@@ -380,7 +380,7 @@ def test_an_unknown_kind_is_unknown_and_not_damaged(store, capsys):
 
 
 def test_a_world_that_is_drawn_otherwise_now_is_refused(store, monkeypatch):
-    obtain(store, SPEC, range(2))
+    load_or_train(store, SPEC, range(2))
     usual = Permutation.world
 
     def swapped(self, *, key):
@@ -412,7 +412,7 @@ def test_each_seed_has_its_own_world_hash():
 
 def test_measures_are_kept_by_function_and_not_by_name():
     run = fit(SPEC, range(8))
-    evidence = Evidence("quick", {"a": Setting(SPEC, 8)}, lambda name: run)
+    evidence = Evidence("quick", {"a": Condition(SPEC, 8)}, lambda name: run)
     ones = evidence.measure("a", lambda task, model, world: model.params["embed.W_E"].sum() * 0 + 1)
     twos = evidence.measure("a", lambda task, model, world: model.params["embed.W_E"].sum() * 0 + 2)
     assert (ones.tolist(), twos.tolist()) == ([1.0] * 8, [2.0] * 8)
@@ -449,7 +449,7 @@ def study_of(judge):
         title="t",
         source="s",
         settings=lambda scale: {},
-        tests=(Test(claim, (), judge),),
+        tests=(ClaimTest(claim, (), judge),),
     )
 
 
@@ -534,13 +534,13 @@ def test_a_finding_rests_on_the_program_that_trained(store, monkeypatch):
     study = Study(
         **{
             **vars(study_of(judge_from(judge_text("reproduced")))),
-            "settings": lambda scale: {"a": Setting(SPEC, 8)},
+            "settings": lambda scale: {"a": Condition(SPEC, 8)},
         }
     )
-    test = Test(study.tests[0].claim, ("a",), study.tests[0].judge)
+    test = ClaimTest(study.tests[0].claim, ("a",), study.tests[0].judge)
     settings = study.settings("quick")
     before = finding_key(study, test, "quick", settings, store)
-    obtain(store, SPEC, range(8))
+    load_or_train(store, SPEC, range(8))
     assert finding_key(study, test, "quick", settings, store) == before
     other_program(monkeypatch)
     assert finding_key(study, test, "quick", settings, store) == before, (
@@ -555,7 +555,7 @@ def test_a_finding_rests_on_the_program_that_trained(store, monkeypatch):
 
 
 def test_stored_seeds_are_trained_again_and_compared(store, capsys, monkeypatch):
-    obtain(store, SPEC, range(3))
+    load_or_train(store, SPEC, range(3))
     cli.check(retrain=2, store=store.folder)
     out = capsys.readouterr().out
     assert out.count("same: run") == 2
@@ -583,7 +583,7 @@ def test_what_another_device_trained_is_compared_to_a_tolerance(store):
 
 
 def test_seeds_of_another_program_are_not_compared(store, monkeypatch, capsys):
-    obtain(store, SPEC, range(3))
+    load_or_train(store, SPEC, range(3))
     other_program(monkeypatch)
     with pytest.raises(UserError, match="no stored seed was trained by this program"):
         cli.check(retrain=2, store=store.folder)
@@ -612,7 +612,7 @@ def test_runs_of_0_1_are_used_as_such(name, old_store):
     """Not trained again, and not taken for ours; their losses are those of today."""
     spec = goldens.CASES[name]
     with pytest.warns(Notice, match="was trained by Mnemoscope 0.1, which kept no fingerprint"):
-        run = obtain(old_store, spec, range(2))
+        run = load_or_train(old_store, spec, range(2))
     assert (run.origins, run.world_hashes) == ((None,), None)
     frozen = goldens.read("losses.json")[name]
     np.testing.assert_allclose(run.losses[0], frozen[0], atol=1e-5, rtol=0)
@@ -620,7 +620,7 @@ def test_runs_of_0_1_are_used_as_such(name, old_store):
 
 def test_runs_of_0_1_are_never_joined_with_new_seeds(old_store):
     spec = goldens.CASES["permutation, pair tables"]
-    run = obtain(old_store, spec, range(3))
+    run = load_or_train(old_store, spec, range(3))
     assert run.origins == (trained_by(),)
     assert [(row.first, row.last, bool(row.program)) for row in old_store.rows(spec.digest())] == [
         (0, 1, False),

@@ -20,7 +20,7 @@ from mnemoscope.models.language import (
     read_model,
     read_tokenizer,
 )
-from mnemoscope.models.language.read import _halves
+from mnemoscope.models.language.read import _rotary_permutation
 from mnemoscope.models.language.tokens import byte_characters
 
 has_gguf = pytest.mark.skipif(
@@ -609,7 +609,7 @@ def test_the_real_model_continues_as_it_should(monkeypatch):
     assert loss(model, tokenizer, STORY) < 2.6
     # with rows in the file's own order, neighbours, the model still makes some sense: only a loss tells
     params = {
-        n: x[..., np.argsort(_halves(64, 64))] if n.endswith(("W_Q", "W_K")) else x
+        n: x[..., np.argsort(_rotary_permutation(64, 64))] if n.endswith(("W_Q", "W_K")) else x
         for n, x in model.params.items()
     }
     assert loss(LanguageModel(model.config, params), tokenizer, STORY) > 3.2

@@ -290,7 +290,7 @@ def test_a_model_that_comes_later_is_judged_anew(folder, store, monkeypatch):
 
 def test_a_model_of_the_users(folder, tmp_path):
     study = on_model(STUDIES["language"], folder)
-    assert study.name == f"language@{folder.stem}-{study.rests_on()[:8]}"
+    assert study.name == f"language@{folder.stem}-{study.fingerprint()[:8]}"
     with pytest.raises(
         UserError,
         match="study 'walk' is not about a language model, so it takes no --model; allowed: language",

@@ -154,7 +154,7 @@ def test_claims_that_need_no_training_are_judged(monkeypatch):
     assert judged("M4").verdict == "refuted", "a step that writes nothing recalls nothing"
 
 
-def test_capacity_and_optimisers_are_judged(monkeypatch):
+def test_capacity_and_optimizers_are_judged(monkeypatch):
     sizes = taught.Sizes(4, (4, 6), ((4, 4), (4, 6)), 64, few=((4, 8), (4, 12)), exact=(4, 6))
     monkeypatch.setitem(taught.CAPACITY, "quick", sizes)
     found = judged("M2")
@@ -179,7 +179,7 @@ def test_capacity_and_optimisers_are_judged(monkeypatch):
         """Larger rates, smaller batches and Adam store more, as claimed."""
         asked.append(cell)
         level = {10: 0.0638, 100: 0.0307, 1000: 0.0183}[cell.d] * (cell.batch / 64) ** 0.1
-        level *= 0.5 if cell.optimiser == "adam" else 1
+        level *= 0.5 if cell.optimizer == "adam" else 1
         return np.array(
             [[level * rate**-0.2 * (1 + 0.01 * seed) for seed in range(10)] for rate in rates]
         )
@@ -361,7 +361,7 @@ def test_exponents_of_which_none_holds(monkeypatch):
         (0.2, -0.1, 2.0, 1.0, "refuted"),
     ],
 )
-def test_what_optimisers_store(rate, batch, adam, row, verdict, monkeypatch):
+def test_what_optimizers_store(rate, batch, adam, row, verdict, monkeypatch):
     """M7: the error goes as powers of the rate and of the batch, and Adam has a factor."""
 
     def errors_by_rate(cell, rates):
@@ -369,7 +369,7 @@ def test_what_optimisers_store(rate, batch, adam, row, verdict, monkeypatch):
             row
             * taught.FIRST_ROW[cell.d]
             * (cell.batch / 64) ** batch
-            * (adam if cell.optimiser == "adam" else 1)
+            * (adam if cell.optimizer == "adam" else 1)
         )
         return np.array(
             [[level * r**rate * (1 + 0.01 * seed) for seed in range(-5, 6)] for r in rates]

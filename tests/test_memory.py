@@ -87,7 +87,7 @@ def test_more_dimensions_recall_more():
     f = jnp.arange(256)
     for d, low, high in ((256, 0.99, 1.0), (16, 0.0, 0.5)):
         keys = jax.random.split(jax.random.key(0))
-        e, u = (memory.on_the_sphere(256, d, key=key) for key in keys)
+        e, u = (memory.random_unit_vectors(256, d, key=key) for key in keys)
         np.testing.assert_allclose(jnp.linalg.norm(e, axis=1), 1, rtol=1e-5)
         right = float(memory.recalled(memory.store(e, u, f, jnp.ones(256)), e, u, f).mean())
         assert low <= right <= high

@@ -172,7 +172,7 @@ def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
 
         def route(p, plain):
             return jax.value_and_grad(
-                lambda p: batch_loss(config, p, batch, (N_CTX - 1,), plain, asks_from=2)
+                lambda p: batch_loss(config, p, batch, (N_CTX - 1,), plain, query_token=2)
             )(p)
 
         both = jax.jit(
@@ -204,9 +204,9 @@ def test_a_bag_of_tokens_whose_scores_lie_far_apart(apart, exact):
     batch = Example(tokens, jnp.full((2, 3), 1), jnp.zeros((2, 3)).at[:, -1].set(1.0))
 
     def route(p, plain):
-        return jax.value_and_grad(lambda p: batch_loss(config, p, batch, (2,), plain, asks_from=3))(
-            p
-        )
+        return jax.value_and_grad(
+            lambda p: batch_loss(config, p, batch, (2,), plain, query_token=3)
+        )(p)
 
     quick, plain = jax.jit(lambda p: (route(p, False), route(p, True)))(params)
     assert all(jnp.isfinite(x).all() for x in jax.tree.leaves(quick)), "never lost altogether"

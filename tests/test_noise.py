@@ -13,12 +13,12 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.models import ModelConfig, Transformer
 from mnemoscope.probes.distraction import distraction
 from mnemoscope.probes.truncation import keep_rank, truncated
-from mnemoscope.studies.claims import SCALES, NotSettledError
+from mnemoscope.studies.claims import SCALES, InconclusiveError
 from mnemoscope.studies.library.noise import STUDY, judges
 from mnemoscope.tasks import Bigrams, Corpus
 from mnemoscope.theory.induction import induction_weights
 from mnemoscope.theory.noise import LENGTH, TRIGGERS, draw, margins_after, population_margins
-from mnemoscope.training.metrics import watch_of
+from mnemoscope.training.metrics import metrics_of
 
 ABC = Corpus(
     name="abc",
@@ -187,11 +187,11 @@ def test_enough_samples_are_those_from_which_on_it_stays():
 def curves(fed, attended):
     """A run whose looks have these margins."""
     spec = STUDY.settings("quick")["noisy"].spec.model_copy(
-        update={"steps": 100, "looks": len(fed) - 1}
+        update={"steps": 100, "n_evals": len(fed) - 1}
     )
     seen = {"margin of feed-forward": fed, "margin of attention": attended}
     seen |= dict.fromkeys(("to right", "to noise", "P(right)", "P(noise)"), fed)
-    return planted(spec, observed=seen)
+    return planted(spec, metrics=seen)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_early_and_late(fed, attended, verdict):
 def test_early_and_late_in_some_seeds(n, verdict):
     fed = [[0, 5, 5, 5, 5]] * n + [[0, 0, 0, 0, 5]] * (SEEDS - n)
     run = curves([0, 5, 5, 5, 5], [0, 0, 0, 5, 5])
-    run.observed["margin of feed-forward"] = np.array(fed, float)
+    run.metrics["margin of feed-forward"] = np.array(fed, float)
     assert judges.early_and_late(evidence_of({"noisy": run})).verdict == verdict
 
 
@@ -224,7 +224,7 @@ def noisy_spec():
     model = spec.model.model_copy(update={"d_model": 64, "d_mlp": 64})
     task = TASK.model_copy(update={"length": 12})
     return spec.model_copy(
-        update={"task": task, "model": model, "steps": 2, "looks": 2, "snapshots": 1}
+        update={"task": task, "model": model, "steps": 2, "n_evals": 2, "snapshots": 1}
     )
 
 
@@ -259,7 +259,7 @@ QUIET, DISTRACTED, FOCUSED = (0, 0), (10, 20), (10, -20)
 def looks():
     """What the study's watch reads in written models: by how loud attention and noise are."""
     spec, kinds = noisy_spec(), (QUIET, (0, 20), (10, 0), DISTRACTED)
-    watch = jax.jit(lambda params: watch_of(spec)(Transformer(spec.model, params), ()))
+    watch = jax.jit(lambda params: metrics_of(spec)(Transformer(spec.model, params), ()))
     return {
         kind: {name: float(x) for name, x in watch(says(spec, *kind)).items()} for kind in kinds
     }
@@ -282,7 +282,7 @@ def test_written_models_are_distracted_early_or_late(between, verdict, looks):
     series = {
         name: [looks[kind][name] for kind in (QUIET, between, DISTRACTED)] for name in looks[QUIET]
     }
-    run = planted(noisy_spec(), observed=series)
+    run = planted(noisy_spec(), metrics=series)
     assert judges.early_and_late(evidence_of({"noisy": run})).verdict == verdict
 
 
@@ -389,6 +389,6 @@ def test_a_memory_that_never_forms_settles_nothing(monkeypatch):
 
     monkeypatch.setattr(judges, "samples_needed", never)
     with pytest.raises(
-        NotSettledError, match="Attention has not learned it from 64 samples for each token"
+        InconclusiveError, match="Attention has not learned it from 64 samples for each token"
     ):
         judges.against_vocabulary(evidence_of())

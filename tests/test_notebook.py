@@ -116,7 +116,7 @@ def test_a_run_that_diverged_can_be_shown():
             model=model,
             steps=20,
             batch=4,
-            optimiser=ms.SGD(lr=1e30),
+            optimizer=ms.SGD(lr=1e30),
         ),
         [0, 1],
     )

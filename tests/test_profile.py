@@ -16,7 +16,14 @@ from mnemoscope import cli
 from mnemoscope.core.errors import UserError
 from mnemoscope.report.speed import print_profile
 from mnemoscope.training import profile
-from mnemoscope.training.step import draw, joined, parted, release_steps, start, train_step
+from mnemoscope.training.step import (
+    draw,
+    ravel_params,
+    start,
+    train_step,
+    unfreeze_step_of_each,
+    unravel_params,
+)
 from mnemoscope.training.worlds import seed_keys
 
 STEP = jnp.array(5)
@@ -30,7 +37,7 @@ def test_stages_add_up_to_the_step(monkeypatch, tmp_path):
     assert found.step == pytest.approx(sum(found.seconds.values()))
     assert found.rate == pytest.approx(3 * SMALL.batch / found.step)
     assert told[0] == "compiling: draw the batch"
-    assert told[-1] == "timing: optimiser"
+    assert told[-1] == "timing: optimizer"
     out = io.StringIO()
     print_profile(Console(file=out, width=100), "small", found)
     for word in (*profile.STAGES, "samples/s", "d_model 8", "3 seeds"):
@@ -54,24 +61,24 @@ def test_every_stage_does_its_work():
     @jax.jit
     def whole(state):
         return draw(SMALL, world, for_data, STEP), train_step(
-            SMALL, world, for_data, STEP, state, release_steps(SMALL)
+            SMALL, world, for_data, STEP, state, unfreeze_step_of_each(SMALL)
         )
 
     turn, (batch, after_step) = turns(state), whole(state)
-    assert int(turn["draw the batch"].good_steps) == int(batch.tokens.sum() + batch.targets.sum())
-    np.testing.assert_allclose(turn["optimiser"].trained, after_step.trained, atol=1e-6)
+    assert int(turn["draw the batch"].finite_steps) == int(batch.tokens.sum() + batch.targets.sum())
+    np.testing.assert_allclose(turn["optimizer"].trained, after_step.trained, atol=1e-6)
     assert np.abs(after_step.trained - state.trained).max() > 1e-4, (
         "a step is larger than what is allowed above"
     )
-    params = parted(SMALL, state.trained)
+    params = unravel_params(SMALL, state.trained)
     wild = turns(
         state._replace(
-            trained=joined(SMALL, params | {"unembed.W_U": params["unembed.W_U"] * np.nan})
+            trained=ravel_params(SMALL, params | {"unembed.W_U": params["unembed.W_U"] * np.nan})
         )
     )
     for stage in ("loss", "gradient"):
         assert all(
-            np.isnan(value).any() for value in parted(SMALL, wild[stage].trained).values()
+            np.isnan(value).any() for value in unravel_params(SMALL, wild[stage].trained).values()
         ), stage
 
 

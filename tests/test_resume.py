@@ -10,7 +10,7 @@ import pytest
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.execution import local
-from mnemoscope.execution.local import obtain
+from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store
 from mnemoscope.tasks import Hops, Permutation
@@ -23,11 +23,11 @@ SPECS = {
     "adam": Spec(task=Permutation(n_symbols=3), model=SMALL, steps=40, batch=4, snapshots=5),
     "sgd, held back": Spec(
         task=Permutation(n_symbols=3), model=SMALL, steps=40, batch=4, snapshots=5,
-        optimiser=SGD(lr=0.1, momentum=0.9), release=(("*.W_O", 20),),
+        optimizer=SGD(lr=0.1, momentum=0.9), unfreeze_at=(("*.W_O", 20),),
     ),
     "watched, with a schedule": Spec(
-        task=Hops(n=3, k=2, schedule=((0, (1.0, 0.0)), (20, (0.0, 1.0)))), steps=40, batch=4, watch="hops", looks=8,
-        model=ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False), optimiser=Adam(warmup=10, clip=1.0),
+        task=Hops(n=3, k=2, schedule=((0, (1.0, 0.0)), (20, (0.0, 1.0)))), steps=40, batch=4, metrics="hops", n_evals=8,
+        model=ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False), optimizer=Adam(warmup=10, clip=1.0),
     ),
 }  # fmt: skip
 
@@ -35,8 +35,8 @@ SPECS = {
 def same(one: Run, other: Run) -> None:
     assert (one.spec, one.seeds) == (other.spec, other.seeds)
     np.testing.assert_array_equal(one.losses, other.losses)
-    np.testing.assert_array_equal(one.good_steps, other.good_steps)
-    for part in ("snapshots", "observed"):
+    np.testing.assert_array_equal(one.finite_steps, other.finite_steps)
+    for part in ("snapshots", "metrics"):
         assert set(getattr(one, part)) == set(getattr(other, part))
         for name, value in getattr(one, part).items():
             np.testing.assert_array_equal(value, getattr(other, part)[name])
@@ -56,9 +56,9 @@ def cut_at(step: int, seeds: int):
 
 @pytest.fixture
 def always_kept(monkeypatch):
-    kept, real = [], Store.keep_part
+    kept, real = [], Store.save_checkpoint
     monkeypatch.setattr(local, "KEEP_SECONDS", 0)
-    monkeypatch.setattr(local._Keeper, "due", lambda self: True)
+    monkeypatch.setattr(local._StoreCheckpointer, "is_due", lambda self: True)
     monkeypatch.setattr(
         Store, "keep_part", lambda self, name, *rest: kept.append(name) or real(self, name, *rest)
     )
@@ -71,13 +71,15 @@ def test_a_block_that_was_cut_off_goes_on_to_the_same_bits(name, tmp_path, alway
         SPECS[name],
         range(3),
     )  # an odd number on an even number of devices: the last seed stands in
-    whole = obtain(Store(tmp_path / "whole"), spec, seeds)
+    whole = load_or_train(Store(tmp_path / "whole"), spec, seeds)
     store = Store(tmp_path / "cut")
     for step in (10, 30):
         with pytest.raises(CutOffError):
-            obtain(store, spec, seeds, progress=cut_at(step, len(seeds)))
+            load_or_train(store, spec, seeds, progress=cut_at(step, len(seeds)))
     told: list[int] = []
-    run = obtain(Store(store.folder), spec, seeds, progress=lambda done, _: told.append(done))
+    run = load_or_train(
+        Store(store.folder), spec, seeds, progress=lambda done, _: told.append(done)
+    )
     assert told[0] >= 25 * len(seeds), "it began where it was kept, not at the beginning"
     same(run, whole)
     assert always_kept
@@ -91,7 +93,7 @@ def test_a_kept_block_that_cannot_be_trusted_is_trained_from_the_start(
 ):
     spec, store = SPECS["adam"], Store(tmp_path / "cut")
     with pytest.raises(CutOffError):
-        obtain(store, spec, range(2), progress=cut_at(20, 2))
+        load_or_train(store, spec, range(2), progress=cut_at(20, 2))
     (path,) = tmp_path.rglob("*.part")
     data = bytearray(path.read_bytes())
     if how == "other versions":
@@ -101,9 +103,9 @@ def test_a_kept_block_that_cannot_be_trusted_is_trained_from_the_start(
         path.write_bytes(bytes(data) if how == "damaged" else bytes(data[:-9]))
         assert [(d.kind, Path(d.name).suffix) for d in store.check()] == [("file", ".part")]
     told: list[int] = []
-    run = obtain(store, spec, range(2), progress=lambda done, _: told.append(done))
+    run = load_or_train(store, spec, range(2), progress=lambda done, _: told.append(done))
     assert told[0] == 2 * 1, "from the first stop on"
-    same(run, obtain(Store(tmp_path / "whole"), spec, range(2)))
+    same(run, load_or_train(Store(tmp_path / "whole"), spec, range(2)))
     assert store.check() == []
 
 
@@ -182,7 +184,7 @@ def test_a_lock_ends_with_its_process(tmp_path):
     assert holder.stdout
     assert holder.stdout.readline() == "held\n"
     waited = []
-    with Store(tmp_path).alone("x", lambda: waited.append(True) or holder.kill()):
+    with Store(tmp_path).lock("x", lambda: waited.append(True) or holder.kill()):
         assert waited == [True]
     holder.communicate()
 
@@ -193,4 +195,4 @@ def test_a_store_that_vanishes_is_one_line(tmp_path):
     with pytest.raises(
         UserError, match=r"could not write a lock into .*what was finished before is kept"
     ):
-        obtain(store, SPECS["adam"], range(1))
+        load_or_train(store, SPECS["adam"], range(1))

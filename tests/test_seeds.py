@@ -27,7 +27,7 @@ def test_what_does_not_fit_is_measured_with_fewer_seeds_at_once(monkeypatch):
 
     monkeypatch.setattr(seeds, "for_each_seed", small_device)
     monkeypatch.setattr(seeds, "lanes_for", lambda mesh, n, at_most: at_most)
-    squares = seeds.on_devices(lambda x: x**2, 9, at_most=8)
+    squares = seeds.map_over_seeds(lambda x: x**2, 9, at_most=8)
     with pytest.warns(
         RuntimeWarning,
         match="[84] seeds at once do not fit the device's memory; measuring [42] at once",
@@ -39,7 +39,7 @@ def test_what_does_not_fit_is_measured_with_fewer_seeds_at_once(monkeypatch):
 
 
 def test_one_seed_that_does_not_fit_is_refused():
-    too_much = seeds.on_devices(
+    too_much = seeds.map_over_seeds(
         lambda x: jnp.cumsum(jnp.full((2**22, 2**22), x), axis=0)[-1].sum(), 2
     )
     with pytest.raises(
@@ -57,4 +57,4 @@ def test_other_errors_of_a_device_are_not_taken_for_a_lack_of_memory(monkeypatch
 
     monkeypatch.setattr(seeds, "for_each_seed", broken)
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
-        seeds.on_devices(lambda x: x, 2)(NUMBERS[:2])
+        seeds.map_over_seeds(lambda x: x, 2)(NUMBERS[:2])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mnemoscope.core.errors import Notice, UserError
-from mnemoscope.execution.local import obtain
+from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store
 from mnemoscope.tasks import Hops, Permutation
@@ -18,7 +18,7 @@ from mnemoscope.training.spec import Spec
 
 SPEC = Spec(
     task=Hops(n=3, k=2), model=ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False), steps=20, batch=4,
-    watch="hops", looks=2,
+    metrics="hops", n_evals=2,
 )  # fmt: skip
 
 
@@ -38,7 +38,7 @@ class Recorder:
 
 def test_a_sink_is_told_what_the_run_says(tmp_path):
     sink = Recorder()
-    run = obtain(Store(tmp_path), SPEC, range(3), sink=sink, name="hops/x")
+    run = load_or_train(Store(tmp_path), SPEC, range(3), sink=sink, name="hops/x")
     assert sink.said[0] == ("init", "hops/x/0-2", 20)
     assert sink.said[-1] == ("finish",)
     logs = sink.said[1:-1]
@@ -49,18 +49,18 @@ def test_a_sink_is_told_what_the_run_says(tmp_path):
     np.testing.assert_allclose(
         [numbers["loss/highest"] for _, numbers in logs], run.losses.max(axis=0), rtol=1e-6
     )
-    looked = [numbers for step, numbers in logs if step in SPEC.look_steps()]
+    looked = [numbers for step, numbers in logs if step in SPEC.eval_steps()]
     assert looked
-    plain = [name for name, x in run.observed.items() if x.ndim == 2]
+    plain = [name for name, x in run.metrics.items() if x.ndim == 2]
     assert plain
     for name in plain:  # the first look is before the first step, and no stop
         np.testing.assert_allclose(
             [n[f"watched/{name}"] for n in looked],
-            run.observed[name][:, 1:].mean(axis=0),
+            run.metrics[name][:, 1:].mean(axis=0),
             rtol=1e-6,
         )
     assert all(numbers["seeds/diverged"] == 0 for _, numbers in logs)
-    obtain(Store(tmp_path), SPEC, range(3), sink=sink)
+    load_or_train(Store(tmp_path), SPEC, range(3), sink=sink)
     assert sink.said[-1] == ("finish",)
     assert len(sink.said) == len(logs) + 2, "what is stored is not followed again"
 
@@ -71,18 +71,18 @@ def test_a_sink_is_told_of_seeds_that_diverge_and_of_the_end(tmp_path):
         model=ModelConfig(d_model=8, n_heads=1, d_mlp=0),
         steps=20,
         batch=4,
-        optimiser=SGD(lr=1e30),
+        optimizer=SGD(lr=1e30),
     )
     sink = Recorder()
     with pytest.warns(Notice, match=r"diverged and left out of what is judged: seed 0 \(after"):
-        run = obtain(Store(tmp_path), wild, range(2), sink=sink)
+        run = load_or_train(Store(tmp_path), wild, range(2), sink=sink)
     assert sink.said[-2][1]["seeds/diverged"] == (~run.finished).sum() == 2
 
     def stop(*_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        obtain(Store(tmp_path), wild, [5], progress=stop, sink=sink)
+        load_or_train(Store(tmp_path), wild, [5], progress=stop, sink=sink)
     assert sink.said[-1] == ("finish",)
 
 

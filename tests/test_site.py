@@ -18,7 +18,7 @@ from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure
 from mnemoscope.report.site import write_site
 from mnemoscope.store import Store
 from mnemoscope.studies.about import Panel, about, panels
-from mnemoscope.studies.claims import Curve, Grid, Map, Pictures
+from mnemoscope.studies.claims import AttentionMap, Curve, Grid, Plots
 from mnemoscope.studies.discover import STUDIES
 
 HOME = Path(mnemoscope.__file__).parent
@@ -253,7 +253,9 @@ def test_curves_are_drawn_with_their_bands_and_one_legend():
 
 
 def test_an_attention_map_has_a_square_for_each_weight_worth_seeing():
-    shown = Map(tokens=("a", "b", "a"), weights=((1, 0, 0), (0.99, 0.01, 0), (0.2, 0.5, 0.3)))
+    shown = AttentionMap(
+        tokens=("a", "b", "a"), weights=((1, 0, 0), (0.99, 0.01, 0), (0.2, 0.5, 0.3))
+    )
     figure = maps_figure({"layer 0": shown, "layer 1": shown})
     assert [ax.get_title() for ax in figure.axes] == ["layer 0", "layer 1"]
     squares = figure.axes[0].collections[0]
@@ -267,7 +269,7 @@ def test_a_grid_has_a_square_for_each_cell_and_prints_a_few():
     assert str(Grid.of(("a",), ("b",), np.array([[-0.0]])).values) == "((0.0,),)"
     panel = Panel(kind="grid", series=("*",), axis="error", x="column", y="row", log=True)
     lined = grid.model_copy(update={"lines": {"edge": ((-0.5, 0.0), (2.5, 1.0))}})
-    figure = claim_figures("Q1", [panel], {}, Pictures(grids={"one": lined}))["grids"]
+    figure = claim_figures("Q1", [panel], {}, Plots(grids={"one": lined}))["grids"]
     ax = figure.axes[0]
     squares = ax.collections[0]
     corners = [path.vertices[0].tolist() for path in squares.get_paths()]
@@ -346,7 +348,7 @@ def test_drawing_leaves_the_callers_matplotlib_alone():
 
     with matplotlib.rc_context({"font.size": 31.0}):
         before = dict(matplotlib.rcParams)
-        svg(claim_figures("R1", (), {}, Pictures())["seeds"], "x", "a name")
+        svg(claim_figures("R1", (), {}, Plots())["seeds"], "x", "a name")
         assert dict(matplotlib.rcParams) == before
     assert plt.get_fignums() == [], "nothing stays open"
 
@@ -355,7 +357,7 @@ def test_figures_that_cannot_be_made_say_so(tmp_path):
     with pytest.raises(
         UserError, match=r"unknown kind of figure 'r\.gif'; allowed endings: \.svg, \.pdf, \.png"
     ):
-        write_figure(claim_figures("R1", (), {}, Pictures())["seeds"], tmp_path / "r.gif")
+        write_figure(claim_figures("R1", (), {}, Plots())["seeds"], tmp_path / "r.gif")
     with pytest.raises(
         UserError,
         match=r"nothing to draw for R3 at the scale quick; make it with 'mnemoscope run remember",

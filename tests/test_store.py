@@ -11,7 +11,7 @@ from mnemoscope import cli
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import trained_by
 from mnemoscope.execution import local
-from mnemoscope.execution.local import obtain, select
+from mnemoscope.execution.local import load_or_train, select
 from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store
 from mnemoscope.tasks import Permutation
@@ -44,12 +44,12 @@ def test_what_goes_in_comes_out(store):
     (row,) = store.rows()
     again = store.load(row)
     assert (again.spec, again.seeds) == (run.spec, run.seeds)
-    for part in ("snapshots", "observed"):
+    for part in ("snapshots", "metrics"):
         assert set(getattr(again, part)) == set(getattr(run, part))
         for name, value in getattr(run, part).items():
             np.testing.assert_array_equal(getattr(again, part)[name], value)
     np.testing.assert_array_equal(again.losses, run.losses)
-    np.testing.assert_array_equal(again.good_steps, run.good_steps)
+    np.testing.assert_array_equal(again.finite_steps, run.finite_steps)
     np.testing.assert_array_equal(again.world_hashes, run.world_hashes)
     assert again.origins == run.origins
     assert row.id == f"{SPEC.digest()}/2-4.{trained_by().program()[:8]}"
@@ -57,25 +57,27 @@ def test_what_goes_in_comes_out(store):
 
 def test_finished_work_is_never_repeated(store, count_fits):
     told = []
-    first = obtain(store, SPEC, range(3), progress=lambda done, total: told.append((done, total)))
+    first = load_or_train(
+        store, SPEC, range(3), progress=lambda done, total: told.append((done, total))
+    )
     assert told[-1] == (3 * 4, 3 * 4)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
-    obtain(store, SPEC, range(3))
-    obtain(store, SPEC, [2, 0])
+    load_or_train(store, SPEC, range(3))
+    load_or_train(store, SPEC, [2, 0])
     assert count_fits == [[0, 1, 2]]
-    more = obtain(store, SPEC, range(6))
+    more = load_or_train(store, SPEC, range(6))
     assert count_fits == [[0, 1, 2], [3, 4, 5]]
     np.testing.assert_array_equal(more.losses[:3], first.losses)
-    obtain(Store(store.folder), SPEC, range(6))
+    load_or_train(Store(store.folder), SPEC, range(6))
     assert len(count_fits) == 2, "another process finds it too"
-    picked = obtain(store, SPEC, [4, 1])
+    picked = load_or_train(store, SPEC, [4, 1])
     assert picked.seeds == (4, 1)
     np.testing.assert_array_equal(picked.losses, more.losses[[4, 1]])
 
 
 def test_blocks_are_cut_and_put_together_with_the_same_result(store, count_fits, monkeypatch):
     monkeypatch.setattr(local, "BLOCK", 2)
-    run = obtain(store, SPEC, range(5))
+    run = load_or_train(store, SPEC, range(5))
     assert count_fits == [[0, 1], [2, 3], [4]]
     whole = fit(SPEC, range(5))
     for name, value in whole.snapshots.items():
@@ -98,7 +100,9 @@ def test_what_does_not_fit_the_memory_is_cut_with_the_same_result(store, monkeyp
     with pytest.warns(
         RuntimeWarning, match=r"[53] seeds at once do not fit the device's memory; going on"
     ):
-        run = obtain(store, SPEC, range(5), progress=lambda done, total: told.append((done, total)))
+        run = load_or_train(
+            store, SPEC, range(5), progress=lambda done, total: told.append((done, total))
+        )
     assert tried == [[0, 1, 2, 3, 4], [0, 1], [2, 3, 4], [2], [3, 4]]
     assert told[-1] == (5 * SPEC.steps, 5 * SPEC.steps)
     for name, value in fit(SPEC, range(5)).snapshots.items():
@@ -108,7 +112,7 @@ def test_what_does_not_fit_the_memory_is_cut_with_the_same_result(store, monkeyp
         pytest.raises(UserError, match="one seed of this Spec does not fit the memory"),
         pytest.warns(RuntimeWarning),
     ):
-        obtain(store, SPEC, [7, 8])
+        load_or_train(store, SPEC, [7, 8])
 
 
 def test_select_takes_seeds_in_the_order_asked_for():
@@ -120,20 +124,20 @@ def test_select_takes_seeds_in_the_order_asked_for():
 
 @pytest.mark.parametrize("damage", [b"", b"short"])
 def test_a_damaged_file_is_told_with_the_way_out(store, damage):
-    obtain(store, SPEC, range(2))
+    load_or_train(store, SPEC, range(2))
     (row,) = store.rows()
     (store.folder / row.file).write_bytes(damage)
     with pytest.raises(
         UserError, match=f"stored run {row.id} is damaged .*'mnemoscope check --repair'"
     ):
-        obtain(store, SPEC, range(2))
+        load_or_train(store, SPEC, range(2))
     store.delete(row)
     assert store.rows() == []
-    assert obtain(store, SPEC, range(2)).seeds == (0, 1)
+    assert load_or_train(store, SPEC, range(2)).seeds == (0, 1)
 
 
 def test_a_stored_spec_is_read_strictly(store):
-    obtain(store, SPEC, range(2))
+    load_or_train(store, SPEC, range(2))
     with store.db:
         store.db.execute("UPDATE runs SET spec_json = replace(spec_json, '\"batch\"', '\"bach\"')")
     with pytest.raises(UserError, match="damaged"):
@@ -154,7 +158,7 @@ def test_an_interrupted_write_leaves_no_row_and_no_rubbish(store, monkeypatch):
 
 
 def test_a_full_disk_is_one_line_and_loses_nothing(store, monkeypatch):
-    obtain(store, SPEC, [0])
+    load_or_train(store, SPEC, [0])
     from mnemoscope.store import runs
 
     def full(*_):
@@ -165,7 +169,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(store, monkeypatch):
         UserError,
         match=r"could not write run .*No space left on device.*what was finished before is kept",
     ):
-        obtain(store, SPEC, [0, 1])
+        load_or_train(store, SPEC, [0, 1])
     assert len(store.rows()) == 1
 
 
@@ -214,7 +218,7 @@ def everything(folder):
 @pytest.fixture
 def filled(tmp_path):
     kept = Store(tmp_path / "s")
-    obtain(kept, SPEC, range(2))
+    load_or_train(kept, SPEC, range(2))
     kept.keep_finding("a key", {"value": 0.25, "sentence": "so it is"})
     kept.write_text("ledger/quick/x.json", "one\n")
     kept.write_text("ledger/quick/x.json", "two\n")
@@ -259,8 +263,8 @@ def test_no_flipped_byte_gives_a_wrong_number(filled):
 
 def test_swapped_and_cut_files_are_noticed_and_repaired(filled, capsys):
     kept = Store(filled)
-    obtain(kept, SPEC, range(2, 4))
-    whole = obtain(kept, SPEC, range(4)).losses
+    load_or_train(kept, SPEC, range(2, 4))
+    whole = load_or_train(kept, SPEC, range(4)).losses
     first, second = (filled / row.file for row in kept.rows())
     assert kept.check() == []
     a, b = first.read_bytes(), second.read_bytes()
@@ -277,7 +281,7 @@ def test_swapped_and_cut_files_are_noticed_and_repaired(filled, capsys):
     cli.check(repair=True, store=filled)
     assert "was trained again" in capsys.readouterr().out
     assert kept.check() == []
-    np.testing.assert_array_equal(obtain(kept, SPEC, range(4)).losses, whole, "bit for bit")
+    np.testing.assert_array_equal(load_or_train(kept, SPEC, range(4)).losses, whole, "bit for bit")
     assert kept.read_text("ledger/quick/x.json") is None
 
 
@@ -343,7 +347,7 @@ def test_a_check_beside_a_run_takes_nothing_for_damaged_that_is_being_written(fi
 
 def test_a_repair_that_is_cut_off_forgets_nothing(filled, monkeypatch):
     kept = Store(filled)
-    obtain(kept, SPEC, range(2, 4))
+    load_or_train(kept, SPEC, range(2, 4))
     for row in kept.rows():
         (filled / row.file).write_bytes(b"x")
     real = local.fit
@@ -391,8 +395,8 @@ def test_a_file_that_was_not_yet_renamed_still_counts(filled, monkeypatch):
 def test_a_store_of_format_1_gets_its_checksums(tmp_path):
     """The tables as version 0.1.0 made them, with one run, one that was cut, one finding and one ledger."""
     kept = Store(tmp_path / "s")
-    obtain(kept, SPEC, range(2))
-    obtain(kept, SPEC, range(2, 4))
+    load_or_train(kept, SPEC, range(2))
+    load_or_train(kept, SPEC, range(2, 4))
     rows = [
         (r.spec, r.first, r.last, r.spec_json, f"runs/{r.spec}/{r.first}-{r.last}.safetensors", r.bytes, r.diverged,
          r.seconds, r.made, r.machine)

@@ -13,7 +13,7 @@ from mnemoscope.models import ModelConfig
 from mnemoscope.probes.skills import both_skills
 from mnemoscope.store import Damage, Store
 from mnemoscope.studies import runner
-from mnemoscope.studies.claims import Claim, Ledger, Outcome, Setting, Study, Test
+from mnemoscope.studies.claims import Claim, ClaimTest, Condition, Ledger, Outcome, Study
 from mnemoscope.studies.discover import STUDIES, find_claim, find_study
 from mnemoscope.studies.runner import read_ledger, run_study
 from mnemoscope.studies.statistics import mean_interval, share_interval, share_verdict
@@ -22,10 +22,10 @@ from mnemoscope.training.optimizers import Adam
 from mnemoscope.training.spec import Spec
 
 SPEC = Spec(
-    task=Permutation(n_symbols=3), model=ModelConfig(d_model=16, n_heads=1, d_mlp=32), optimiser=Adam(lr=0.01, schedule="cosine"),
+    task=Permutation(n_symbols=3), model=ModelConfig(d_model=16, n_heads=1, d_mlp=32), optimizer=Adam(lr=0.01, schedule="cosine"),
     steps=1000, batch=64, snapshots=2,
 )  # fmt: skip
-WILD = SPEC.model_copy(update={"optimiser": Adam(lr=1e18), "steps": 20})
+WILD = SPEC.model_copy(update={"optimizer": Adam(lr=1e18), "steps": 20})
 
 
 def eliminates(evidence):
@@ -53,14 +53,14 @@ def nothing_finite_by_seed(evidence):
 
 
 def claimed(name, needs, judge):
-    return Test(
+    return ClaimTest(
         Claim(id=name, statement="s", source_figure="f", criterion=f"c {name}"), needs, judge
     )
 
 
 PLANTED = Study(
     name="planted", title="t", source="s",
-    settings=lambda scale: {"good": Setting(SPEC, 8), "wild": Setting(WILD, 8)},
+    settings=lambda scale: {"good": Condition(SPEC, 8), "wild": Condition(WILD, 8)},
     tests=(
         claimed("P1", ("good",), eliminates), claimed("P2", ("good",), recalls), claimed("P3", ("wild",), any_answer),
         claimed("P4", (), any_answer),
@@ -189,7 +189,7 @@ def test_choosing_claims_trains_only_what_they_need_and_keeps_the_rest(store):
 
 def test_a_verdict_says_which_seed_it_rests_without():
     """One of twenty diverged: the rest settles the claim, and the sentence names the one."""
-    evidence = evidence_of({"good": planted(SPEC, 20, good_steps={13: 417})}, "quick")
+    evidence = evidence_of({"good": planted(SPEC, 20, finite_steps={13: 417})}, "quick")
     finding = evidence.finding(("good",), any_answer)
     assert (finding.verdict, finding.failed_seeds) == ("reproduced", 1)
     assert finding.sentence.endswith(

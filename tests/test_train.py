@@ -23,12 +23,12 @@ from mnemoscope.training.spec import Spec
 from mnemoscope.training.step import (
     all_params,
     draw,
-    joined,
-    parted,
-    release_steps,
+    ravel_params,
     start,
     train_step,
     trained_shapes,
+    unfreeze_step_of_each,
+    unravel_params,
 )
 from mnemoscope.training.worlds import seed_keys
 
@@ -51,11 +51,13 @@ def close(a, b, tolerance=2e-5):
 
 def test_the_compiled_loop_equals_a_python_loop():
     # a large eps: where the gradient is mere rounding (keys' biases), Adam would follow its sign
-    spec = SMALL.model_copy(update={"optimiser": Adam(eps=1e-3)})
+    spec = SMALL.model_copy(update={"optimizer": Adam(eps=1e-3)})
     run = fit(spec, [3])
     _, _, for_data = seed_keys(3)
     world, state = begin(spec, 3)
-    step = jax.jit(lambda i, s: train_step(spec, world, for_data, i, s, release_steps(spec)))
+    step = jax.jit(
+        lambda i, s: train_step(spec, world, for_data, i, s, unfreeze_step_of_each(spec))
+    )
     losses = []
     for i in range(spec.steps):
         before = float(state.loss_sum)
@@ -70,10 +72,10 @@ def test_the_compiled_loop_equals_a_python_loop():
 
 def test_one_step_is_adam_on_the_plain_gradient():
     """The golden step: plain forward pass, Optax written out, no fast rewrite."""
-    spec = SMALL.model_copy(update={"steps": 1, "optimiser": Adam(lr=0.01)})
+    spec = SMALL.model_copy(update={"steps": 1, "optimizer": Adam(lr=0.01)})
     _, _, for_data = seed_keys(0)
     world, first = begin(spec, 0)
-    params = parted(spec, first.trained)
+    params = unravel_params(spec, first.trained)
     keys = jax.random.split(jax.random.fold_in(for_data, 0), spec.batch)
     batch = jax.jit(jax.vmap(lambda key: spec.task.sample(world, key=key)))(keys)
 
@@ -107,16 +109,16 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize("optimiser", RULES)
-def test_steps_on_one_vector_are_steps_on_every_parameter(optimiser):
+@pytest.mark.parametrize("optimizer", RULES)
+def test_steps_on_one_vector_are_steps_on_every_parameter(optimizer):
     """The second route keeps each parameter apart: the plain forward pass, and Optax on a tree."""
     model = SMALL.model.model_copy(update={"frozen": ("embed.*",)})
     spec = SMALL.model_copy(
-        update={"steps": 4, "model": model, "optimiser": optimiser, "release": (("*.W_in", 2),)}
+        update={"steps": 4, "model": model, "optimizer": optimizer, "unfreeze_at": (("*.W_in", 2),)}
     )
     _, _, for_data = seed_keys(0)
     world, first = begin(spec, 0)
-    params, rule = parted(spec, first.trained), optimiser.transformation(spec.steps)
+    params, rule = unravel_params(spec, first.trained), optimizer.transformation(spec.steps)
     assert set(first.frozen) == {"embed.W_E"}
     assert "embed.W_E" not in params
 
@@ -152,11 +154,11 @@ def test_a_vector_of_parameters_comes_apart_as_it_was_joined():
         name: np.arange(np.prod(shape)).reshape(shape) + 1000.0 * i
         for i, (name, shape) in enumerate(shapes.items())
     }
-    vector = jax.jit(partial(joined, SMALL))(dict(reversed(tree.items())))
+    vector = jax.jit(partial(ravel_params, SMALL))(dict(reversed(tree.items())))
     assert vector.shape == (sum(np.prod(shape) for shape in shapes.values()),)
     for name, value in tree.items():
-        np.testing.assert_array_equal(parted(SMALL, np.asarray(vector))[name], value)
-        two = parted(SMALL, np.stack([vector, -vector]))
+        np.testing.assert_array_equal(unravel_params(SMALL, np.asarray(vector))[name], value)
+        two = unravel_params(SMALL, np.stack([vector, -vector]))
         np.testing.assert_array_equal(two[name], np.stack([value, -value]))
 
 
@@ -167,7 +169,7 @@ def test_no_core_gets_a_piece_of_anothers_step(monkeypatch):
     )
 
     def is_cut() -> bool:
-        advance = programs_module._compile(spec.program(), device_mesh(2), 2).advance
+        advance = programs_module._compile(spec.compile_key(), device_mesh(2), 2).advance
         return 'outer_dimension_partitions":["' in advance.as_text()
 
     assert not is_cut()
@@ -208,8 +210,8 @@ def test_snapshots_and_observations_are_of_their_step():
             shorter = fit(SMALL.model_copy(update={"steps": steps}), [1])
             close(run.model(1, snap).params, shorter.model(1).params)
     norm = np.sqrt(sum(np.square(v[1, 2]).sum() for v in run.snapshots.values()))
-    assert run.observed["norm"].shape == (2, 5)
-    assert run.observed["norm"][1, 2] == pytest.approx(norm, rel=1e-5)
+    assert run.metrics["norm"].shape == (2, 5)
+    assert run.metrics["norm"][1, 2] == pytest.approx(norm, rel=1e-5)
 
 
 def test_one_compilation_for_every_stretch_and_every_call(monkeypatch):
@@ -228,7 +230,7 @@ def test_trainings_that_differ_in_releases_share_a_program(monkeypatch):
     compiled = {}
     monkeypatch.setattr(programs_module, "_programs", compiled)
     specs = [
-        SMALL.model_copy(update={"batch": 12, "release": (("*.W_K", step),), "snapshots": n})
+        SMALL.model_copy(update={"batch": 12, "unfreeze_at": (("*.W_K", step),), "snapshots": n})
         for step, n in ((3, 2), (9, 4))
     ]
     early, late = (fit(spec, [0, 1]) for spec in specs)
@@ -237,12 +239,12 @@ def test_trainings_that_differ_in_releases_share_a_program(monkeypatch):
         "the releases were told apart"
     )
     fit(
-        SMALL.model_copy(update={"batch": 12, "optimiser": Adam(lr=1e-3, schedule="cosine")}),
+        SMALL.model_copy(update={"batch": 12, "optimizer": Adam(lr=1e-3, schedule="cosine")}),
         [0, 1],
     )
     fit(
         SMALL.model_copy(
-            update={"batch": 12, "optimiser": Adam(lr=1e-3, schedule="cosine"), "steps": 30}
+            update={"batch": 12, "optimizer": Adam(lr=1e-3, schedule="cosine"), "steps": 30}
         ),
         [0, 1],
     )
@@ -250,15 +252,15 @@ def test_trainings_that_differ_in_releases_share_a_program(monkeypatch):
 
 
 def test_looks_are_evenly_spaced_and_observed():
-    spec = SMALL.model_copy(update={"steps": 20, "looks": 4, "snapshots": 2})
-    assert spec.look_steps() == (0, 5, 10, 15, 20)
+    spec = SMALL.model_copy(update={"steps": 20, "n_evals": 4, "snapshots": 2})
+    assert spec.eval_steps() == (0, 5, 10, 15, 20)
     run = fit(
         spec, [0, 1], lambda model, world: {"norm": jnp.square(model.params["embed.W_E"]).sum()}
     )
-    assert run.observed["norm"].shape == (2, 5)
+    assert run.metrics["norm"].shape == (2, 5)
     for look, snapshot in ((0, 0), (4, 1)):
         at = np.square(run.snapshots["embed.W_E"][:, snapshot]).sum(axis=(1, 2))
-        np.testing.assert_allclose(run.observed["norm"][:, look], at, rtol=1e-5)
+        np.testing.assert_allclose(run.metrics["norm"][:, look], at, rtol=1e-5)
     assert "looks" not in SMALL.canonical_json()  # an older Spec keeps its identity
 
 
@@ -271,7 +273,7 @@ def test_frozen_parameters_stay_and_the_others_move():
 
 
 def test_a_diverged_seed_is_told_and_does_not_touch_its_neighbours():
-    wild = SMALL.model_copy(update={"optimiser": Adam(lr=1e18)})
+    wild = SMALL.model_copy(update={"optimizer": Adam(lr=1e18)})
     run = fit(wild, [0])
     assert run.outcome(0) == "diverged"
     assert not run.finished.any()
@@ -281,7 +283,7 @@ def test_a_diverged_seed_is_told_and_does_not_touch_its_neighbours():
 def test_weights_that_the_last_step_made_infinite_are_noticed():
     """The loss of the one step is finite; what follows it is not."""
     run = fit(
-        SMALL.model_copy(update={"optimiser": SGD(lr=3e38, weight_decay=100), "steps": 1}), [0, 1]
+        SMALL.model_copy(update={"optimizer": SGD(lr=3e38, weight_decay=100), "steps": 1}), [0, 1]
     )
     assert np.isfinite(run.losses).all()
     assert [run.outcome(seed) for seed in (0, 1)] == ["diverged", "diverged"]
@@ -292,7 +294,7 @@ def test_training_learns_what_the_oracle_knows():
     """Three symbols without repeats: the loss comes near ln(3!)/3, elimination's, and not below the training floor."""
     task = Permutation(n_symbols=3)
     spec = SMALL.model_copy(
-        update={"task": task, "steps": 1500, "batch": 64, "optimiser": Adam(lr=1e-2)}
+        update={"task": task, "steps": 1500, "batch": 64, "optimizer": Adam(lr=1e-2)}
     )
     run = fit(spec, range(4))
     last = run.losses[:, -8:].mean()
@@ -338,7 +340,7 @@ def test_a_spec_survives_its_json(fields):
     spec = Spec(
         task=Permutation(n_symbols=fields["n_symbols"], repeat=fields["repeat"]),
         model=ModelConfig(d_model=fields["d_head"] * fields["n_heads"], n_heads=fields["n_heads"]),
-        optimiser=Adam(lr=fields["lr"]), steps=fields["steps"], snapshots=fields["snapshots"],
+        optimizer=Adam(lr=fields["lr"]), steps=fields["steps"], snapshots=fields["snapshots"],
     )  # fmt: skip
     again = Spec.model_validate_json(spec.canonical_json())
     assert again == spec
@@ -371,11 +373,11 @@ def test_a_model_goes_through_vmap():
 
 def test_sgd_is_the_rule_it_says():
     """v <- momentum v + gradient + decay p, p <- p - lr v, by hand for two steps."""
-    optimiser = SGD(lr=0.1, momentum=0.5, weight_decay=0.01).transformation(10)
+    optimizer = SGD(lr=0.1, momentum=0.5, weight_decay=0.01).transformation(10)
     p, v = 2.0, 0.0
-    params, state = {"p": jnp.array(p)}, optimiser.init({"p": jnp.array(p)})
+    params, state = {"p": jnp.array(p)}, optimizer.init({"p": jnp.array(p)})
     for gradient in (1.0, -3.0):
-        updates, state = optimiser.update({"p": jnp.array(gradient)}, state, params)
+        updates, state = optimizer.update({"p": jnp.array(gradient)}, state, params)
         params = optax.apply_updates(params, updates)
         v = 0.5 * v + gradient + 0.01 * p
         p = p - 0.1 * v
@@ -383,12 +385,12 @@ def test_sgd_is_the_rule_it_says():
 
 
 @pytest.mark.parametrize(
-    "optimiser", [SGD(lr=0.1, momentum=0.9, weight_decay=0.1), Adam(lr=1e-2, weight_decay=0.1)]
+    "optimizer", [SGD(lr=0.1, momentum=0.9, weight_decay=0.1), Adam(lr=1e-2, weight_decay=0.1)]
 )
-def test_a_parameter_is_held_back_to_the_last_bit_until_its_release(optimiser):
+def test_a_parameter_is_held_back_to_the_last_bit_until_its_release(optimizer):
     release = (("*.W_K", 6), ("embed.*", 3))
-    spec = Spec(task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), optimiser=optimiser, steps=10, batch=4,
-                snapshots=20, release=release)  # fmt: skip
+    spec = Spec(task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), optimizer=optimizer, steps=10, batch=4,
+                snapshots=20, unfreeze_at=release)  # fmt: skip
     run = fit(spec, range(2))
     steps = spec.snapshot_steps()
     for name, values in run.snapshots.items():
@@ -400,12 +402,12 @@ def test_a_parameter_is_held_back_to_the_last_bit_until_its_release(optimiser):
 
 def test_a_release_that_names_nothing_trained_is_refused():
     with pytest.raises(ValueError, match=r"unknown trained parameter in release 'blocks\.7\.\*'"):
-        Spec(task=Permutation(n_symbols=3), release=(("blocks.7.*", 3),))
+        Spec(task=Permutation(n_symbols=3), unfreeze_at=(("blocks.7.*", 3),))
     with pytest.raises(ValueError, match="unknown trained parameter in release"):
         Spec(
             task=Permutation(n_symbols=3),
             model=ModelConfig(frozen=("*.W_K",)),
-            release=(("*.W_K", 3),),
+            unfreeze_at=(("*.W_K", 3),),
         )
     plain = Spec(task=Permutation(n_symbols=3))
     assert "release" not in plain.canonical_json()  # an older Spec keeps its identity

@@ -8,7 +8,7 @@ import pytest
 
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
-from mnemoscope.execution.local import obtain
+from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store, files
 from mnemoscope.studies.discover import find_study, on_corpus, on_model
@@ -69,7 +69,7 @@ def test_a_link_inside_the_store_is_not_read(store):
 
 
 def test_a_pipe_in_the_place_of_a_run_is_no_run_and_nobody_waits_for_it(store):
-    obtain(store, SPEC, range(2))
+    load_or_train(store, SPEC, range(2))
     path = store.folder / store.rows()[0].file
     path.unlink()
     os.mkfifo(path)
@@ -120,13 +120,13 @@ def unreadable(monkeypatch, number, suffix):
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
 def test_what_cannot_be_read_is_not_trained_over(number, store, monkeypatch, capsys):
-    whole = obtain(store, SPEC, range(2))
+    whole = load_or_train(store, SPEC, range(2))
     store.write_text(LEDGER, "ours\n")
     (before,) = store.rows()
     unreadable(monkeypatch, number, (".safetensors", ".json"))
     why = os.strerror(number)
     with pytest.raises(UserError, match=rf"cannot be read \({why}\); it may be as good as ever"):
-        obtain(store, SPEC, range(2))
+        load_or_train(store, SPEC, range(2))
     with pytest.raises(UserError, match=rf"walk.json in store .* cannot be read \({why}\)"):
         store.read_text(LEDGER)
     for repair in (False, True):
@@ -142,10 +142,10 @@ def test_what_cannot_be_read_is_not_trained_over(number, store, monkeypatch, cap
 
 
 def test_a_file_that_is_gone_is_damaged_and_comes_back(store, capsys):
-    obtain(store, SPEC, range(2))
+    load_or_train(store, SPEC, range(2))
     (store.folder / store.rows()[0].file).unlink()
     with pytest.raises(UserError, match=r"is damaged \(its file is gone\)"):
-        obtain(store, SPEC, range(2))
+        load_or_train(store, SPEC, range(2))
     cli.check(repair=True, store=store.folder)
     assert store.check() == []
 
@@ -156,10 +156,10 @@ def test_files_may_be_read_by_whom_the_umask_lets(mask, tmp_path, monkeypatch):
 
     before = os.umask(mask)
     try:
-        monkeypatch.setattr(local._Keeper, "due", lambda self: True)
-        monkeypatch.setattr(local._Keeper, "drop", lambda self: None)
+        monkeypatch.setattr(local._StoreCheckpointer, "is_due", lambda self: True)
+        monkeypatch.setattr(local._StoreCheckpointer, "drop", lambda self: None)
         store = Store(tmp_path / "store")
-        obtain(store, SPEC, range(2))
+        load_or_train(store, SPEC, range(2))
         store.write_text(LEDGER, "ours\n")
     finally:
         os.umask(before)

@@ -14,7 +14,7 @@ from tries import tries
 
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
-from mnemoscope.execution.local import obtain
+from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig, Transformer, forward, parameter_shapes
 from mnemoscope.probes.walk import components, walk
 from mnemoscope.report.walk import cells, latex, markdown, page, text, write_pdf
@@ -299,7 +299,7 @@ def test_any_stored_run_can_be_walked(tmp_path, capsys):
     spec = Spec(
         task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), steps=3, batch=4
     )
-    run = obtain(Store(tmp_path), spec, range(2))
+    run = load_or_train(Store(tmp_path), spec, range(2))
     cli.walk(run=run.spec.digest()[:6], seed=1, prompt="1 2 3", store=tmp_path)
     printed = capsys.readouterr().out
     assert printed.startswith(
@@ -307,7 +307,7 @@ def test_any_stored_run_can_be_walked(tmp_path, capsys):
     )
     logits = next(values for name, _, values in parsed(printed) if name == "L")
     np.testing.assert_allclose(logits, run.model(1)(jnp.array([1, 2, 3])), atol=1e-4)
-    obtain(Store(tmp_path), Spec(task=Cycle(), steps=2, batch=2), range(1))
+    load_or_train(Store(tmp_path), Spec(task=Cycle(), steps=2, batch=2), range(1))
     capsys.readouterr()
     cli.runs(store=tmp_path)
     listed = capsys.readouterr().out

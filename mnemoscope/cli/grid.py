@@ -21,7 +21,7 @@ def memories(
     lr: float = 1.0,
     batch: int = 64,
     samples: int = 10_240,
-    optimiser: Literal["sgd", "adam"] = "sgd",
+    optimizer: Literal["sgd", "adam"] = "sgd",
     norm: bool = False,
     learned: bool = False,
     seeds: int = 10,
@@ -39,7 +39,7 @@ def memories(
         lr: The rate; Adam's is divided by d, and its betas are zero.
         batch: Draws in a step.
         samples: Draws in all, a multiple of the batch.
-        optimiser: sgd or adam.
+        optimizer: sgd or adam.
         norm: Normalise what the matrix returns before it is read out.
         learned: Train the embeddings too.
         seeds: How many, from 42 on.
@@ -52,7 +52,7 @@ def memories(
         lr=lr,
         batch=batch,
         samples=samples,
-        optimiser=optimiser,
+        optimizer=optimizer,
         norm=norm,
         learned=learned,
     )

@@ -178,10 +178,10 @@ def _draw(study: str, claim: str, scale: Scale, store: Path) -> "dict[str, Figur
     from mnemoscope.report.figures import claim_figures
     from mnemoscope.report.results import evidence, pictures
     from mnemoscope.studies.about import panels
-    from mnemoscope.studies.claims import Pictures
+    from mnemoscope.studies.claims import Plots
 
     by_seed = evidence(store, study, scale).get(claim, {})
-    more = pictures(store, study, scale).get(claim, Pictures())
+    more = pictures(store, study, scale).get(claim, Plots())
     return claim_figures(claim, panels(study).get(claim, ()), by_seed, more)
 
 

@@ -10,7 +10,7 @@ from mnemoscope.cli.options import MAX_SEEDS, Scale
 from mnemoscope.core.errors import UserError, unknown
 
 if TYPE_CHECKING:
-    from mnemoscope.studies.claims import Setting
+    pass
 
 
 def profile(
@@ -21,7 +21,7 @@ def profile(
     seeds: int = 0,
     trace: Path | None = None,
 ) -> None:
-    """Say where the time of a training step goes: drawing the batch, loss, gradient, optimiser.
+    """Say where the time of a training step goes: drawing the batch, loss, gradient, optimizer.
 
     Args:
         study: The study whose training is timed.

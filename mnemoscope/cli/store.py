@@ -9,6 +9,7 @@ import tyro
 from mnemoscope.cli.console import make_console
 from mnemoscope.cli.options import DEFAULT_STORE, MAX_SEEDS, StoreDir
 from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.core.legacy import SPEC_NAMES
 
 if TYPE_CHECKING:
     from mnemoscope.store import Damage, RunRow, Store
@@ -58,8 +59,10 @@ def _matches(row: "RunRow", pattern: str) -> bool:
 
 def _flatten(spec: dict[str, Any]) -> dict[str, Any]:
     """A Spec's keys without their sections, but for `kind`, which every section has."""
+    new_names = {old: new for new, old in SPEC_NAMES.items()}
     flat: dict[str, Any] = {}
-    for section, value in spec.items():
+    for stored_name, value in spec.items():
+        section = new_names.get(stored_name, stored_name)
         if not isinstance(value, dict):
             flat[section] = value
             continue
@@ -138,7 +141,7 @@ def _describe(row: "RunRow") -> tuple[str, str, str]:
             for key, value in task.items()
             if value is not None and key != "corpus"  # a corpus fills screens
         ]
-        optimizer = spec["optimiser"]
+        optimizer = spec[SPEC_NAMES["optimizer"]]
         training = (
             "imported"
             if "imported" in spec
@@ -199,9 +202,9 @@ def _print_damage(store: "Store", found: "list[Damage]") -> None:
 
 def _repair(store: "Store", damaged: "list[Damage]") -> None:
     """Take out damaged findings and ledgers, then train damaged runs again."""
-    from mnemoscope.execution.local import compiled, use_all_devices
+    from mnemoscope.execution.local import compile_cache_dir, use_all_devices
 
-    use_all_devices(cache=compiled())
+    use_all_devices(cache=compile_cache_dir())
     rows = {row.id: row for row in store.rows()}
     files = [damage for damage in damaged if damage.kind != "run"]
     for damage in files:
@@ -248,10 +251,10 @@ def _repair_run(store: "Store", damage: "Damage", row: "RunRow") -> None:
 
 def _retrain(store: "Store", n_seeds: int) -> None:
     """Train stored seeds again, chosen at random, and compare what comes out."""
-    from mnemoscope.execution.local import compiled, use_all_devices
+    from mnemoscope.execution.local import compile_cache_dir, use_all_devices
     from mnemoscope.execution.retrain import choose_seeds, retrain_seed
 
-    use_all_devices(cache=compiled())
+    use_all_devices(cache=compile_cache_dir())
     chosen, left_out = choose_seeds(store, n_seeds)
     if left_out:
         print(

@@ -107,12 +107,12 @@ def run(
         each.settings(scale)
     _check_options(seeds, follow, cluster, block_timeout)
 
-    from mnemoscope.execution.local import compiled, use_all_devices
+    from mnemoscope.execution.local import compile_cache_dir, use_all_devices
     from mnemoscope.store import Store
 
     opened = Store(store)
     plan = _Plan(scale, seeds, claim_ids, _make_sink(follow, opened), cluster, block_timeout)
-    use_all_devices(cache=compiled())
+    use_all_devices(cache=compile_cache_dir())
     console = make_console()
     for each in chosen:
         ledger = _train_and_judge(console, each, opened, plan)

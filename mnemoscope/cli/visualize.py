@@ -95,7 +95,7 @@ def explore(
         out: The file to write.
         open_: Open it in the browser.
     """
-    from mnemoscope.execution.local import compiled, use_all_devices
+    from mnemoscope.execution.local import compile_cache_dir, use_all_devices
     from mnemoscope.explorer import build_page, pack_run
     from mnemoscope.store import Store
 
@@ -104,7 +104,7 @@ def explore(
     except ValueError:
         raise UserError(f"--seeds takes whole numbers separated by commas, got {seeds!r}") from None
     opened = Store(store)
-    use_all_devices(cache=compiled())
+    use_all_devices(cache=compile_cache_dir())
     found = _pieces(opened, runs, picked)
     if not found:
         raise UserError(
@@ -145,12 +145,12 @@ def site(
         out: The folder to write into.
         open_: Open it in the browser.
     """
-    from mnemoscope.execution.local import compiled, use_all_devices
+    from mnemoscope.execution.local import compile_cache_dir, use_all_devices
     from mnemoscope.report.site import write_site
     from mnemoscope.store import Store
 
     opened = Store(store)
-    use_all_devices(cache=compiled())
+    use_all_devices(cache=compile_cache_dir())
     with make_console(stderr=True).status("the overview") as status:
         written = write_site(out, opened, status.update)
     index = out / "index.html"

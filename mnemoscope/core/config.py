@@ -10,10 +10,18 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from mnemoscope.core.errors import UserError, short, unknown
 
@@ -48,6 +56,8 @@ def refusing(name: str) -> Iterator[None]:
 
 
 S = TypeVar("S", bound="Strict")
+AS_STORED = {"names": "stored"}  # asks for the names that stored configurations have
+_reading_stored: ContextVar[bool] = ContextVar("reading_stored", default=False)
 
 
 @cache
@@ -73,7 +83,11 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    later: ClassVar[frozenset[str]] = frozenset()
+    omit_if_default: ClassVar[frozenset[str]] = frozenset()
+
+    # Fields whose name changed, each with the name that stored configurations have for it. The
+    # canonical JSON has these names, so that what was stored under a digest is found again.
+    stored_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Fields that came later. At their default they are left out of the JSON, so that a
     configuration written before they existed keeps its identity."""
 
@@ -89,9 +103,13 @@ class Strict(BaseModel):
 
     @classmethod
     def model_validate_json(cls: type[S], *args: Any, **options: Any) -> S:
-        """From JSON; a refusal is one line here too."""
-        with refusing(cls.__name__):
-            return super().model_validate_json(*args, **options)
+        """From stored JSON, by the names that it has for fields; a refusal is one line here too."""
+        token = _reading_stored.set(True)
+        try:
+            with refusing(cls.__name__):
+                return super().model_validate_json(*args, **options)
+        finally:
+            _reading_stored.reset(token)
 
     def __eq__(self, other: object) -> bool:
         """By class and fields alone: tables that were computed from them and kept do not count."""
@@ -109,21 +127,27 @@ class Strict(BaseModel):
         return type(self)(**fields | dict(update or {}))
 
     @model_serializer(mode="wrap")
-    def _leave_out_later(self, to_dict: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        defaults = {name: type(self).model_fields[name].default for name in self.later}
-        fields = to_dict(self)
-        for name, default in defaults.items():
-            if getattr(self, name) == default:
-                fields.pop(name, None)
-        return fields
+    def _serialize(self, to_dict: Callable[[Any], dict[str, Any]], info: Any) -> dict[str, Any]:
+        defaults = {name: type(self).model_fields[name].default for name in self.omit_if_default}
+        names = self.stored_names if info.context == AS_STORED else {}
+        return {
+            names.get(name, name): value
+            for name, value in to_dict(self).items()
+            if name not in defaults or getattr(self, name) != defaults[name]
+        }
 
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown_keys(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            for key in data:
-                if key not in cls.model_fields:
-                    raise ValueError(unknown(f"key of {cls.__name__}", key, cls.model_fields))
+        if not isinstance(data, dict):
+            return data
+        new_names = {old: new for new, old in cls.stored_names.items()}
+        if _reading_stored.get():
+            data = {new_names.get(key, key): value for key, value in data.items()}
+        for key in data:
+            if key not in cls.model_fields:
+                what = f"key of {cls.__name__}"
+                raise ValueError(unknown(what, key, cls.model_fields, near=new_names.get(key)))
         return data
 
     @model_validator(mode="after")
@@ -150,7 +174,7 @@ class Strict(BaseModel):
         Keys are sorted, there are no spaces, and defaults are written out.
         """
         # by runtime type: a field's declared type would drop what a subclass adds
-        fields = self.model_dump(mode="json", serialize_as_any=True)
+        fields = self.model_dump(mode="json", serialize_as_any=True, context=AS_STORED)
         return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
     def digest(self) -> str:

@@ -32,17 +32,19 @@ def short(value: object, most: int = 100) -> str:
     return text if len(text) <= most else f"{text[:most]}.."
 
 
-def unknown(kind: str, came: object, allowed: Iterable[object]) -> str:
+def unknown(kind: str, came: object, allowed: Iterable[object], near: str | None = None) -> str:
     """The sentence for a name that matches nothing: what was wrong, what came, what is allowed.
 
     Args:
         kind: What the name should have been the name of.
-        came: The name.
+        came: The name that came.
         allowed: The names that there are.
+        near: The name that was meant, where that is known; else the most similar one is suggested.
     """
     names = [str(name) for name in allowed]
-    near = difflib.get_close_matches(str(came)[:100], names, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    similar = difflib.get_close_matches(str(came)[:100], names, n=1)
+    meant = near or (similar[0] if similar else None)
+    hint = f" (did you mean {meant!r}?)" if meant else ""
     return f"unknown {kind} {short(str(came))}{hint}; allowed: {', '.join(names)}"
 
 

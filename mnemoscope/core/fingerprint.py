@@ -42,6 +42,7 @@ TRAINING = (
     "probes/hops.py",
     "probes/memories.py",
     "training/loop.py",
+    "core/legacy.py",
     "training/loss.py",
     "training/metrics.py",
     "training/optimizers.py",

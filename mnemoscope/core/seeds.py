@@ -40,7 +40,7 @@ def device_mesh(n_seeds: int) -> Mesh:
     return Mesh(np.array(jax.devices()[:n_seeds]), ("seed",))
 
 
-def lanes_for(mesh: Mesh, n_seeds: int, at_most: int | None = None) -> int | None:
+def seeds_per_device(mesh: Mesh, n_seeds: int, at_most: int | None = None) -> int | None:
     """How many seeds advance together on each device of a mesh; None: one after another.
 
     Args:
@@ -54,7 +54,7 @@ def lanes_for(mesh: Mesh, n_seeds: int, at_most: int | None = None) -> int | Non
     return share if at_most is None else min(share, at_most)
 
 
-def spread(mesh: Mesh, tree: Any) -> Any:
+def shard(mesh: Mesh, tree: Any) -> Any:
     """Put a seed axis on the devices; the last seed stands in where there are too few."""
 
     def place(x: Any) -> Any:
@@ -89,7 +89,9 @@ def for_each_seed(f: Callable[..., Any], mesh: Mesh, lanes: int | None) -> Calla
     return run
 
 
-def on_devices(f: Callable[[Any], Any], n: int, at_most: int | None = None) -> Callable[[Any], Any]:
+def map_over_seeds(
+    f: Callable[[Any], Any], n: int, at_most: int | None = None
+) -> Callable[[Any], Any]:
     """g(each) = f(one part of each) for every part, compiled once, on all devices.
 
     NumPy arrays come back.
@@ -101,14 +103,14 @@ def on_devices(f: Callable[[Any], Any], n: int, at_most: int | None = None) -> C
             where these do not fit its memory.
     """
     mesh = device_mesh(n)
-    lanes = lanes_for(mesh, n, at_most)
+    lanes = seeds_per_device(mesh, n, at_most)
     run = jax.jit(for_each_seed(f, mesh, lanes))
 
     def over_all(each: Any) -> Any:
         nonlocal lanes, run
         while True:
             try:
-                return jax.tree.map(lambda x: np.asarray(x)[:n], run(spread(mesh, each)))
+                return jax.tree.map(lambda x: np.asarray(x)[:n], run(shard(mesh, each)))
             except jax.errors.JaxRuntimeError as error:
                 if OUT_OF_MEMORY not in str(error):
                     raise

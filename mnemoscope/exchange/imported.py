@@ -63,10 +63,10 @@ def as_run(model: Transformer, like: Spec, seed: int) -> Run:
     snapshots = {name: np.asarray(model.params[name])[None, None] for name in shapes}
     loss_steps = np.array([1])
     losses = np.zeros((1, 1), np.float32)
-    good_steps = np.array([1])
-    run = Run(spec, (seed,), snapshots, loss_steps, losses, good_steps)
+    finite_steps = np.array([1])
+    run = Run(spec, (seed,), snapshots, loss_steps, losses, finite_steps)
     run.losses[:] = _loss(spec, model.params, jnp.array(seed))
-    run.good_steps[:] = np.isfinite(run.losses[0])
+    run.finite_steps[:] = np.isfinite(run.losses[0])
     return run
 
 
@@ -87,13 +87,13 @@ def _check_shapes(model: Transformer, like: Spec, shapes: Mapping[str, tuple[int
 def _loss(spec: Spec, params: Params, seed: Int[Array, ""]) -> Float[Array, ""]:
     for_world, _, for_data = seed_keys(seed)
     batch = draw(spec, spec.task.world(key=for_world), for_data, jnp.array(0))
-    return batch_loss(spec.model, params, batch, spec.task.read_positions, plain=True)
+    return batch_loss(spec.model, params, batch, spec.task.loss_positions, plain=True)
 
 
 def keep(store: Store, run: Run) -> RunRow:
     """Store an imported run; one that is stored already is not stored again."""
     # two processes that import the same at once do not both find nothing
-    with store.alone(run.spec.digest()):
+    with store.lock(run.spec.digest()):
         held, _ = store.blocks(run.spec, run.seeds)
         if held:
             raise UserError(

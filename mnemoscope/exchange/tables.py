@@ -31,8 +31,8 @@ def run_arrays(run: Run) -> dict[str, Shaped[np.ndarray, "..."]]:
     arrays = arrays_of(run)
     arrays["seeds"] = np.array(run.seeds)
     arrays["snapshot_steps"] = np.array(run.spec.snapshot_steps())
-    if run.observed:
-        arrays["look_steps"] = np.array(run.spec.look_steps())
+    if run.metrics:
+        arrays["look_steps"] = np.array(run.spec.eval_steps())
     arrays["spec"] = np.array(run.spec.canonical_json())
     return arrays
 
@@ -43,13 +43,13 @@ def run_tables(run: Run) -> Tables:
     seeds = {
         "seed": np.array(run.seeds),
         "outcome": np.array([run.outcome(seed) for seed in run.seeds]),
-        "good_steps": run.good_steps,
+        "good_steps": run.finite_steps,
     }
     losses = _by_seed_and_step(run, run.loss_steps, {"loss": run.losses})
     tables = {"seeds": seeds, "losses": losses}
-    if run.observed:
-        look_steps = np.array(run.spec.look_steps())
-        tables["observed"] = _by_seed_and_step(run, look_steps, run.observed)
+    if run.metrics:
+        eval_steps = np.array(run.spec.eval_steps())
+        tables["observed"] = _by_seed_and_step(run, eval_steps, run.metrics)
     return tables
 
 

@@ -29,10 +29,16 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TrainedBy, trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY
 from mnemoscope.execution.blocks import TRIES, Attempt, Block, Lacking, Tally, block_size
-from mnemoscope.execution.local import hardware, pieces, select, use_all_devices, versions
+from mnemoscope.execution.local import (
+    contiguous_blocks,
+    hardware,
+    select,
+    use_all_devices,
+    versions,
+)
 from mnemoscope.store import Store, arrays_of, check_arrays, run_of
 from mnemoscope.training.loop import fit
-from mnemoscope.training.metrics import watch_of
+from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
@@ -107,7 +113,7 @@ def train_block(spec_json: str, seeds: list[int], topic: str, number: int) -> di
 
     try:
         tell(0, spec.steps)
-        run = fit(spec, seeds, observe=watch_of(spec), progress=tell)
+        run = fit(spec, seeds, observe=metrics_of(spec), progress=tell)
     except Exception as error:  # in words, as above
         return {"error": _line(error)}
     data = save(arrays_of(run))
@@ -391,7 +397,7 @@ class _Session:
         size = block_size(seeds, workers, devices, accelerator)
         self.blocks = []
         for name, spec, missing in self.lacking:
-            for part in pieces(sorted(missing), size):
+            for part in contiguous_blocks(sorted(missing), size):
                 self.blocks.append(Block(next(self.numbers), name, spec, part))
         # the longest first: what is begun last should not be what everybody waits for
         self.queue = sorted(
@@ -424,9 +430,9 @@ class _Session:
         """Store what the store does not hold yet: another process or try may have been faster."""
         program = trained_by().program()
         # two clients that look at once would both store it
-        with self.store.alone(f"land {block.spec.digest()}"):
+        with self.store.lock(f"land {block.spec.digest()}"):
             _, missing = self.store.blocks(block.spec, block.seeds, program)
-            for part in pieces(missing, len(block.seeds)) if missing else []:
+            for part in contiguous_blocks(missing, len(block.seeds)) if missing else []:
                 seconds = answer["seconds"] * len(part) / len(block.seeds)
                 self.store.save(select([run], tuple(part)), seconds, answer["machine"])
         block.landed = True

@@ -21,7 +21,7 @@ from mnemoscope.core.fingerprint import cpu_model, described, trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY
 from mnemoscope.store import RunRow, Store, block_id
 from mnemoscope.training.loop import fit
-from mnemoscope.training.metrics import watch_of
+from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.programs import programs
 from mnemoscope.training.run import Run
 from mnemoscope.training.sinks import Sink
@@ -36,7 +36,7 @@ KEEP_SECONDS = (
 )
 
 
-def compiled() -> Path:
+def compile_cache_dir() -> Path:
     """Where compiled programs are kept: among the user's own caches.
 
     In a store, one handed over could bring machine code along.
@@ -45,7 +45,7 @@ def compiled() -> Path:
     return caches / "mnemoscope" / "compiled"
 
 
-class _Keeper:
+class _StoreCheckpointer:
     """Keeps a block under way in the store.
 
     Only the same program on the same machine goes on to the same bits.
@@ -59,7 +59,7 @@ class _Keeper:
         self.by = json.dumps([hardware(), versions(), origin.canonical_json()])
         self.next = time.monotonic() + KEEP_SECONDS
 
-    def found(self) -> dict[str, np.ndarray] | None:
+    def restore(self) -> dict[str, np.ndarray] | None:
         """What was kept of the block, if it is ours to go on with."""
         held = self.store.part(self.name)
         if held is None:
@@ -67,20 +67,20 @@ class _Keeper:
         arrays, by = held
         return arrays if by == self.by else None
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Whether it is time to keep it again."""
         return time.monotonic() >= self.next
 
-    def keep(self, arrays: dict[str, np.ndarray]) -> None:
+    def save(self, arrays: dict[str, np.ndarray]) -> None:
         """Keep the block as it is now."""
         began = time.monotonic()
-        self.store.keep_part(self.name, arrays, self.by)
+        self.store.save_checkpoint(self.name, arrays, self.by)
         took = time.monotonic() - began
         self.next = time.monotonic() + max(KEEP_SECONDS, 20 * took)
 
     def drop(self) -> None:
         """Forget what was kept: the block is stored."""
-        self.store.drop_part(self.name)
+        self.store.drop_checkpoint(self.name)
 
 
 def use_all_devices(cache: Path | None = None, at_most: int | None = None) -> None:
@@ -124,7 +124,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def pieces(seeds: Sequence[int], most: int) -> list[list[int]]:
+def contiguous_blocks(seeds: Sequence[int], most: int) -> list[list[int]]:
     """Seeds as runs of consecutive ones, none longer than `most`."""
     numbers = np.array(seeds, int)
     gaps = np.flatnonzero(np.diff(numbers) != 1) + 1
@@ -138,11 +138,13 @@ def pieces(seeds: Sequence[int], most: int) -> list[list[int]]:
 def _missing_blocks(store: Store, spec: Spec, seeds: Sequence[int]) -> list[list[int]]:
     """The seeds that no stored block holds, cut into blocks."""
     _, missing = store.blocks(spec, seeds, trained_by().program())
-    return pieces(missing, BLOCK if jax.default_backend() == "cpu" else ACCELERATOR_BLOCK)
+    return contiguous_blocks(
+        missing, BLOCK if jax.default_backend() == "cpu" else ACCELERATOR_BLOCK
+    )
 
 
-def prepare(store: Store, spec: Spec, seeds: Sequence[int]) -> None:
-    """Compile what `obtain` will need in the background, while something else trains.
+def precompile(store: Store, spec: Spec, seeds: Sequence[int]) -> None:
+    """Compile what `load_or_train` will need in the background, while something else trains.
 
     Args:
         store: where finished seeds are.
@@ -160,7 +162,7 @@ def _try_to_compile(spec: Spec, n_seeds: int) -> None:
         programs(spec, n_seeds)
 
 
-def obtain(
+def load_or_train(
     store: Store,
     spec: Spec,
     seeds: Sequence[int],
@@ -189,7 +191,7 @@ def obtain(
             "another process is training this already; waiting for it", Notice, stacklevel=2
         )
 
-    with store.alone(spec.digest(), waiting):
+    with store.lock(spec.digest(), waiting):
         _train(store, spec, _missing_blocks(store, spec, seeds), progress, sink, name)
     program = trained_by().program()
     rows, _ = store.blocks(spec, seeds, program)
@@ -212,7 +214,7 @@ def train_again(
     """
     spec = Spec.model_validate_json(row.spec_json)
     block = list(range(row.first, row.last + 1))
-    with store.alone(spec.digest()):
+    with store.lock(spec.digest()):
         _train(store, spec, [block], progress, None, row.id)
         # another program's, or now in smaller blocks: the new ones stand beside it
         if row in store.rows(row.spec):
@@ -238,28 +240,35 @@ def _train(
     while blocks:
         block = blocks.pop(0)
         began = time.monotonic()
-        keeper = _Keeper(store, spec, block)
+        checkpointer = _StoreCheckpointer(store, spec, block)
         if sink:
             sink.init(f"{name}/{block[0]}-{block[-1]}", spec.model_dump(mode="json"))
         try:
-            run = fit(spec, block, observe=watch_of(spec), progress=tell, keeper=keeper, sink=sink)
+            run = fit(
+                spec,
+                block,
+                observe=metrics_of(spec),
+                progress=tell,
+                checkpointer=checkpointer,
+                sink=sink,
+            )
         except jax.errors.JaxRuntimeError as error:
             if OUT_OF_MEMORY not in str(error):
                 raise
-            blocks[:0] = _halves(block, error)
+            blocks[:0] = _rotary_permutation(block, error)
             continue
         finally:
             if sink:
                 sink.finish()
         store.save(run, time.monotonic() - began, hardware())
-        keeper.drop()
+        checkpointer.drop()
         if lost := run.diverged():
             message = f"{name}: diverged and left out of what is judged: {lost}"
             warnings.warn(message, Notice, stacklevel=3)
         behind += len(block) * spec.steps
 
 
-def _halves(block: list[int], error: Exception) -> list[list[int]]:
+def _rotary_permutation(block: list[int], error: Exception) -> list[list[int]]:
     """Two blocks in place of one that does not fit the memory, as `error` said; with a warning."""
     if len(block) == 1:
         raise UserError(f"one seed of this Spec does not fit the memory of {hardware()}") from error
@@ -293,8 +302,8 @@ def select(runs: Sequence[Run], seeds: tuple[int, ...]) -> Run:
         },
         loss_steps=one.loss_steps,
         losses=gather(lambda run: run.losses),
-        good_steps=gather(lambda run: run.good_steps),
-        observed={name: gather(lambda run, name=name: run.observed[name]) for name in one.observed},
+        finite_steps=gather(lambda run: run.finite_steps),
+        metrics={name: gather(lambda run, name=name: run.metrics[name]) for name in one.metrics},
         world_hashes=hashes,
         origins=tuple(dict.fromkeys(origin for run in used for origin in run.origins)),
     )

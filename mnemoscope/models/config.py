@@ -20,7 +20,7 @@ Layers = Annotated[int, Field(ge=1, le=1024)]
 
 
 @runtime_checkable
-class Sited(Protocol):
+class HasSites(Protocol):
     """What edits and caches need to know of a model's shape: its heads, layers and sites."""
 
     @property
@@ -41,7 +41,7 @@ class ModelConfig(Strict):
     patterns too: `blocks.0.attn.W_V`, `*.W_E`.
     """
 
-    later = frozenset(
+    omit_if_default = frozenset(
         {
             "unembed_bias",
             "act",
@@ -353,7 +353,7 @@ def _mlp_sites(config: ModelConfig, block: str) -> dict[str, str]:
     return sites
 
 
-def full_site_name(config: Sited, name: str | tuple[str, int]) -> str:
+def full_site_name(config: HasSites, name: str | tuple[str, int]) -> str:
     """A site's full name from the short forms of TransformerLens: ("pattern", 0), "embed"."""
     sites = config.sites()
     if isinstance(name, tuple):

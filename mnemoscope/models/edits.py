@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Bool, Float
 from mnemoscope.core.errors import UserError, unknown
-from mnemoscope.models.config import Sited
+from mnemoscope.models.config import HasSites
 
 
 @jax.tree_util.register_dataclass
@@ -46,7 +46,7 @@ class Edit:
 
 
 def recorder(
-    config: Sited, edits: tuple[Edit, ...]
+    config: HasSites, edits: tuple[Edit, ...]
 ) -> tuple[Callable[[str, Array], Array], dict[str, Array]]:
     """`site(name, x)`, which every named value of a forward pass goes through, and its record.
 
@@ -96,7 +96,7 @@ def patch(site: str, trace: Mapping[str, Array], mask: Array | None = None) -> E
     return replace(site, trace[site], mask)
 
 
-def head_mask(config: Sited, heads: tuple[int, ...]) -> Bool[Array, "1 head 1"]:
+def head_mask(config: HasSites, heads: tuple[int, ...]) -> Bool[Array, "1 head 1"]:
     """Which heads, as a mask for a site with axes (pos, head, ...)."""
     for head in heads:
         if not 0 <= head < config.n_heads:
@@ -105,7 +105,7 @@ def head_mask(config: Sited, heads: tuple[int, ...]) -> Bool[Array, "1 head 1"]:
     return is_chosen[None, :, None]
 
 
-def knock_out_head(config: Sited, layer: int, head: int, mean: Array | None = None) -> Edit:
+def knock_out_head(config: HasSites, layer: int, head: int, mean: Array | None = None) -> Edit:
     """Silence one head's output z.
 
     Args:
@@ -125,7 +125,7 @@ def knock_out_mlp(layer: int, mean: Array | None = None) -> Edit:
 
 
 def force_pattern(
-    config: Sited,
+    config: HasSites,
     layer: int,
     head: int,
     pattern: Float[Array, "pos key_pos"],

@@ -13,7 +13,7 @@ import numpy as np
 from mnemoscope.core import notebook
 from mnemoscope.core.axes import Array, Logits, Params, Tokens
 from mnemoscope.core.errors import UserError
-from mnemoscope.models.config import ModelConfig, Sited, full_site_name
+from mnemoscope.models.config import HasSites, ModelConfig, full_site_name
 from mnemoscope.models.edits import Edit
 from mnemoscope.models.forward import forward
 
@@ -24,7 +24,7 @@ class Cache(Mapping[str, Array]):
     `cache["pattern", 0]` is `cache["blocks.0.attn.hook_pattern"]`.
     """
 
-    def __init__(self, config: Sited, trace: Mapping[str, Array]):
+    def __init__(self, config: HasSites, trace: Mapping[str, Array]):
         self.config = config
         self.trace = dict(trace)
 

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int
-from mnemoscope.core.seeds import on_devices
+from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.models import Edit, Transformer
 from mnemoscope.tasks import Permutation, Split
 
@@ -37,7 +37,7 @@ def over_seeds(probe: Callable[..., Any], models: Transformer, worlds: Any) -> A
         worlds: the same.
     """
     n_seeds = len(jax.tree.leaves(models)[0])
-    return on_devices(lambda each: probe(*each), n_seeds, SEEDS_AT_ONCE)((models, worlds))
+    return map_over_seeds(lambda each: probe(*each), n_seeds, SEEDS_AT_ONCE)((models, worlds))
 
 
 def answers(
@@ -55,7 +55,7 @@ def answers(
         edits: changes to the forward pass.
     """
     logits = jax.vmap(lambda row: model(row, edits))(tokens[:, : task.n_ctx])
-    return jax.nn.softmax(logits[:, jnp.array(task.read_positions)], axis=-1)
+    return jax.nn.softmax(logits[:, jnp.array(task.loss_positions)], axis=-1)
 
 
 def right(

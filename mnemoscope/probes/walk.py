@@ -398,14 +398,14 @@ def _centred(x: np.ndarray) -> np.ndarray:
     return x - x.mean(axis=-1, keepdims=True)
 
 
-def _scale(centred: np.ndarray) -> np.ndarray:
+def _scale(centered: np.ndarray) -> np.ndarray:
     """What a norm divides by."""
-    return np.sqrt(np.square(centred).mean(axis=-1, keepdims=True) + NORM_EPS)
+    return np.sqrt(np.square(centered).mean(axis=-1, keepdims=True) + NORM_EPS)
 
 
 def _scaled(x: np.ndarray) -> np.ndarray:
-    centred = _centred(x)
-    return centred / _scale(centred)
+    centered = _centred(x)
+    return centered / _scale(centered)
 
 
 def components(

@@ -19,7 +19,7 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.report.output import writing
 from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure, panels_of
 from mnemoscope.studies.about import Panel
-from mnemoscope.studies.claims import Pictures
+from mnemoscope.studies.claims import Plots
 from mnemoscope.studies.library.walk import published
 
 INK = "#1c1e21"
@@ -217,7 +217,7 @@ EXACT = {
 
 @style()
 def claim_figures(
-    claim: str, panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]], pictures: Pictures
+    claim: str, panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]], pictures: Plots
 ) -> dict[str, Any]:
     """A claim's figures by kind: its seeds, its curves, its attention maps, its grids.
 
@@ -234,7 +234,7 @@ def claim_figures(
     by_seed = {name.replace("$", r"\$"): values for name, values in by_seed.items()}
     text = pictures.model_dump_json()
     if "$" in text:
-        pictures = Pictures.model_validate_json(text.replace("$", r"\\$"))
+        pictures = Plots.model_validate_json(text.replace("$", r"\\$"))
 
     def of(kind: str) -> list[Panel]:
         return [panel for panel in panels if panel.kind == kind]

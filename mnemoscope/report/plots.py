@@ -10,7 +10,7 @@ import numpy as np
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.studies.about import Panel
-from mnemoscope.studies.claims import Curve, Grid, Map
+from mnemoscope.studies.claims import AttentionMap, Curve, Grid
 
 INK = "#1c1e21"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
@@ -132,7 +132,7 @@ def _curve_axes(ax: Any, panel: Panel) -> None:
     ax.grid(color=INK, alpha=0.15, lw=0.8)
 
 
-def maps_figure(maps: Mapping[str, Map]) -> Any:
+def maps_figure(maps: Mapping[str, AttentionMap]) -> Any:
     """Attention of each head on one sequence: rows ask, columns are seen.
 
     The darker, the more attention.
@@ -192,7 +192,7 @@ def grids_figure(panels: Sequence[Panel], grids: Mapping[str, Grid]) -> Any:
             ax.plot(*zip(*points, strict=True), color=colours[label], lw=1.5)
         crowded = columns * sum(map(len, grid.columns)) > 60
         alone = len(panel.chosen(tuple(grids))) == 1
-        _grid_axes(ax, panel, grid, turned=crowded)
+        _grid_axes(ax, panel, grid, apply_rotary=crowded)
         ax.set_title(panel.title if alone and panel.title else name, fontsize=9)
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
@@ -201,12 +201,12 @@ def grids_figure(panels: Sequence[Panel], grids: Mapping[str, Grid]) -> Any:
     return figure
 
 
-def _grid_axes(ax: Any, panel: Panel, grid: Grid, *, turned: bool) -> None:
+def _grid_axes(ax: Any, panel: Panel, grid: Grid, *, apply_rotary: bool) -> None:
     """Names of a grid's rows and columns; where these are many, they are turned."""
     n_rows = len(grid.rows)
     n_columns = len(grid.columns)
     ax.set(xlim=(-0.5, n_columns - 0.5), ylim=(-0.5, n_rows - 0.5), xlabel=panel.x, ylabel=panel.y)
-    ax.set_xticks(range(n_columns), grid.columns, fontsize=7, rotation=90 if turned else 0)
+    ax.set_xticks(range(n_columns), grid.columns, fontsize=7, rotation=90 if apply_rotary else 0)
     ax.set_yticks(range(n_rows), grid.rows, fontsize=7)
     ax.tick_params(length=0, pad=2)
     ax.spines[:].set_visible(False)

@@ -18,7 +18,7 @@ from rich.progress import (
 
 from mnemoscope.execution.cluster import Tally
 from mnemoscope.report.tables import VERDICT_STYLE
-from mnemoscope.studies.claims import Finding, Setting
+from mnemoscope.studies.claims import Condition, Finding
 
 
 class Live:
@@ -39,7 +39,7 @@ class Live:
             TextColumn("{task.fields[note]}"),
             console=console,
         )
-        self.settings: Mapping[str, Setting] = {}
+        self.settings: Mapping[str, Condition] = {}
         # by setting: when its training began, how much of it is done, and its bar
         self.began: dict[str, float] = {}
         self.share: dict[str, float] = {}
@@ -59,7 +59,7 @@ class Live:
         seeds = self.settings[name].seeds
         return float(seeds * spec.steps * spec.batch * (spec.model.d_model + 16))
 
-    def plan(self, settings: Mapping[str, Setting], claims: int) -> None:
+    def plan(self, settings: Mapping[str, Condition], claims: int) -> None:
         """Say what there is to do, and begin with the first setting."""
         self.settings = settings
         if not claims:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from mnemoscope.core.errors import UserError, parsed, short
-from mnemoscope.store import wrong_in
-from mnemoscope.studies.claims import SCALES, Ledger, Pictures, Scale, Series
+from mnemoscope.store import integrity_error
+from mnemoscope.studies.claims import SCALES, Ledger, Plots, Scale, Series
 
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ def _check(path: Path) -> None:
     scale = path.absolute().parent
     ledgers = scale.parent
     if ledgers.name == "ledger":
-        why = wrong_in(ledgers.parent, f"ledger/{scale.name}/{path.name}")
+        why = integrity_error(ledgers.parent, f"ledger/{scale.name}/{path.name}")
         if why:
             raise ValueError(why)
 
@@ -121,7 +121,7 @@ def evidence_in(folder: Path | None, study: str) -> dict[str, dict[str, tuple[fl
     return _beside(folder, study, "evidence", read)
 
 
-def pictures(store: Path, study: str, scale: Scale) -> dict[str, Pictures]:
+def pictures(store: Path, study: str, scale: Scale) -> dict[str, Plots]:
     """Curves, attention maps and grids by claim, for the claims that have any.
 
     Args:
@@ -129,7 +129,7 @@ def pictures(store: Path, study: str, scale: Scale) -> dict[str, Pictures]:
         study: Its name.
         scale: At which it was run.
     """
-    return _beside(folder_of(store, study, scale), study, "pictures", Pictures.model_validate)
+    return _beside(folder_of(store, study, scale), study, "pictures", Plots.model_validate)
 
 
 def ledgers(store: Path, study: str) -> dict[Scale, Ledger]:

@@ -31,7 +31,7 @@ of 0.1 have none; no file of theirs has one in its name. Seeds of one run come f
     check       looking for damage
 """
 
-from mnemoscope.store.check import Damage, wrong_in
+from mnemoscope.store.check import Damage, integrity_error
 from mnemoscope.store.runs import (
     DamagedRunError,
     RunRow,
@@ -50,6 +50,6 @@ __all__ = [
     "arrays_of",
     "block_id",
     "check_arrays",
+    "integrity_error",
     "run_of",
-    "wrong_in",
 ]

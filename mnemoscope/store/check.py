@@ -51,7 +51,7 @@ def file_error(path: Path, row: FileRow | None) -> str:
     return ""
 
 
-def wrong_in(folder: Path, name: str) -> str:
+def integrity_error(folder: Path, name: str) -> str:
     """What is wrong with a file of the store in this folder, or nothing.
 
     The store is not opened, so it may be read-only. A folder without an index, or with one of

@@ -27,7 +27,7 @@ class Index:
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
             # SQLite does not wait for others when it sets up its journal
-            with self.alone("index"):
+            with self.lock("index"):
                 self.db = sqlite3.connect(self._index_path(), timeout=300)
                 schema.make_current(self.db, self.folder)
         except (OSError, sqlite3.Error, ValueError, TypeError) as error:
@@ -56,7 +56,7 @@ class Index:
         return files.place(self.folder, name)
 
     @contextmanager
-    def alone(self, name: str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    def lock(self, name: str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
         """Hold a name: whoever else asks for it, in any process, waits.
 
         The lock is the system's, so it ends with the process that holds it, however that ends.

@@ -145,10 +145,10 @@ def cover(rows: list[RunRow], seeds: Sequence[int]) -> tuple[list[RunRow], list[
 def arrays_of(run: "Run") -> dict[str, np.ndarray]:
     """A run as named arrays, the way a file holds it."""
     arrays = {f"snapshots/{name}": array for name, array in run.snapshots.items()}
-    arrays |= {f"observed/{name}": array for name, array in run.observed.items()}
+    arrays |= {f"observed/{name}": array for name, array in run.metrics.items()}
     arrays["loss_steps"] = run.loss_steps
     arrays["losses"] = run.losses
-    arrays["good_steps"] = run.good_steps
+    arrays["good_steps"] = run.finite_steps
     if run.world_hashes is not None:
         arrays["world_sha256"] = run.world_hashes
     return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -180,8 +180,8 @@ def run_of(
         snapshots=under("snapshots/"),
         loss_steps=arrays["loss_steps"],
         losses=arrays["losses"],
-        good_steps=arrays["good_steps"],
-        observed=under("observed/"),
+        finite_steps=arrays["good_steps"],
+        metrics=under("observed/"),
         world_hashes=arrays.get("world_sha256"),
         origins=origins,
     )
@@ -206,9 +206,9 @@ def check_arrays(spec: "Spec", seeds: int, arrays: Mapping[str, np.ndarray]) -> 
         if name not in observed
     }
     fits = found == _wanted_arrays(spec, seeds, arrays)
-    if spec.watch and not observed:
+    if spec.metrics and not observed:
         fits = False
-    looks = len(spec.look_steps())
+    looks = len(spec.eval_steps())
     for name in observed:
         if arrays[name].shape[:2] != (seeds, looks):
             fits = False

@@ -115,7 +115,7 @@ class Store(Index):
             )
         digest = run.spec.digest()
         # of two that store the same block at once, file and row must not come from different ones
-        with self.alone(f"save {digest}"):
+        with self.lock(f"save {digest}"):
             self._refuse_to_replace(run)
             with self._writing(f"run {digest}/{first}-{last}"):
                 data = runs.to_bytes(run)
@@ -136,12 +136,12 @@ class Store(Index):
         stored = [row for row in self.rows(digest) if row[:4] == block]
         for row in stored:
             try:
-                held = self.load(row).observed
+                held = self.load(row).metrics
             except DamagedRunError:
                 return  # what is damaged holds nothing that could be lost
             lost = []
             for name, array in held.items():
-                if not np.array_equal(array, run.observed.get(name, ()), equal_nan=True):
+                if not np.array_equal(array, run.metrics.get(name, ()), equal_nan=True):
                     lost.append(name)
             if lost:
                 raise UserError(
@@ -155,7 +155,7 @@ class Store(Index):
         with self._writing(f"the removal of {row.id}"):
             self._delete_row(row)
             for name in self._checkpoints(row):
-                self.drop_part(name)
+                self.drop_checkpoint(name)
             try:
                 path = runs.path_of(self.folder, row)
             except ValueError:
@@ -228,7 +228,7 @@ class Store(Index):
 
     def _write(self, name: str, data: bytes) -> Path:
         """Flush the file under another name, index it beside the one before it, then rename it."""
-        with self.alone(f"write {name}"), self._writing(name):
+        with self.lock(f"write {name}"), self._writing(name):
             path = self._place(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = self.folder / f"{name}.tmp"
@@ -269,7 +269,7 @@ class Store(Index):
         except (OSError, ValueError, SafetensorError):
             return None
 
-    def keep_part(self, name: str, arrays: Mapping[str, np.ndarray], by: str) -> None:
+    def save_checkpoint(self, name: str, arrays: Mapping[str, np.ndarray], by: str) -> None:
         """Keep a block under way, in place of what it was before.
 
         Args:
@@ -280,7 +280,7 @@ class Store(Index):
         contiguous = {key: np.ascontiguousarray(array) for key, array in arrays.items()}
         self._write(name, save(contiguous, {"by": by}))
 
-    def drop_part(self, name: str) -> None:
+    def drop_checkpoint(self, name: str) -> None:
         """Forget a block under way: its row first, then its file."""
         with self._writing(f"the removal of {name}"):
             with self.db:

@@ -57,7 +57,7 @@ def _four_digits(values: np.ndarray) -> tuple[float, ...]:
 class Curve(Strict):
     """Something followed through training, summed up over seeds."""
 
-    steps: tuple[float, ...]  # along which it is followed: optimiser steps, or widths of a ladder
+    steps: tuple[float, ...]  # along which it is followed: optimizer steps, or widths of a ladder
     mean: tuple[float, ...]  # over seeds
     low: tuple[float, ...]  # nineteen seeds in twenty lie between this
     high: tuple[float, ...]  # and this
@@ -82,7 +82,7 @@ class Curve(Strict):
         )
 
 
-class Map(Strict):
+class AttentionMap(Strict):
     """What one head attends to in one sequence."""
 
     tokens: tuple[str, ...]  # the sequence
@@ -146,11 +146,11 @@ class Series(Strict):
     by_seed: dict[str, tuple[float, ...]] = Field(default_factory=dict)
 
 
-class Pictures(Strict):
+class Plots(Strict):
     """What there is to draw of a claim besides its seeds."""
 
     curves: dict[str, Curve] = Field(default_factory=dict)  # through training, by name
-    maps: dict[str, Map] = Field(default_factory=dict)  # attention maps, by name
+    maps: dict[str, AttentionMap] = Field(default_factory=dict)  # attention maps, by name
     grids: dict[str, Grid] = Field(default_factory=dict)  # by name
 
 
@@ -160,7 +160,7 @@ class Finding(Series, Measured):
     The ledger proper leaves it and the pictures out.
     """
 
-    pictures: Pictures = Pictures()  # what there is to draw
+    pictures: Plots = Plots()  # what there is to draw
 
 
 class Outcome(NamedTuple):
@@ -171,10 +171,10 @@ class Outcome(NamedTuple):
     interval: tuple[float, float]  # the value's 95% interval
     sentence: str  # what was measured, in words
     by_seed: Mapping[str, np.ndarray] = MappingProxyType({})  # what was read off each seed, by name
-    pictures: Pictures = Pictures()  # what there is to draw
+    pictures: Plots = Plots()  # what there is to draw
 
 
-class NotSettledError(Exception):
+class InconclusiveError(Exception):
     """Raised by a judge that has nothing to measure at this scale.
 
     Its message is the sentence of the ledger.
@@ -240,7 +240,7 @@ class Ledger(Strict):
 
 
 @dataclass(frozen=True)
-class Setting:
+class Condition:
     """A Spec that a study trains, over seeds 0 .. seeds - 1."""
 
     spec: Spec  # what is trained
@@ -248,7 +248,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Test:
+class ClaimTest:
     """A claim, the settings it needs, and the function that judges it from them."""
 
     claim: Claim  # what is tested
@@ -277,17 +277,17 @@ class Study:
     name: str  # as the command line has it
     title: str  # a question
     source: str  # the paper and its authors
-    settings: Callable[[Scale], dict[str, Setting]]  # what is trained at a scale, by name
-    tests: tuple[Test, ...]  # one for each claim
+    settings: Callable[[Scale], dict[str, Condition]]  # what is trained at a scale, by name
+    tests: tuple[ClaimTest, ...]  # one for each claim
     explore: tuple[str, ...] = ()  # settings whose quick runs the site's explorer carries
     # the same settings on a text of the user's
-    on_text: Callable[[Scale, "Corpus"], dict[str, Setting]] | None = None
+    on_text: Callable[[Scale, "Corpus"], dict[str, Condition]] | None = None
     # the same study of a language model of the user's
     on_model: Callable[[Path], "Study"] | None = None
     # what its findings rest on besides settings and code: a fingerprint; nothing by default
-    rests_on: Callable[[], str] = str
+    fingerprint: Callable[[], str] = str
 
-    def pick(self, ids: tuple[str, ...] = ()) -> tuple[Test, ...]:
+    def pick(self, ids: tuple[str, ...] = ()) -> tuple[ClaimTest, ...]:
         """The tests of these claims, in the study's order; none given means all."""
         known = {test.claim.id: test for test in self.tests}
         for name in ids:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mnemoscope.core.errors import UserError, unknown
-from mnemoscope.studies.claims import Scale, Setting, Study
+from mnemoscope.studies.claims import Condition, Scale, Study
 from mnemoscope.studies.library.birth import STUDY as BIRTH
 from mnemoscope.studies.library.facts import STUDY as FACTS
 from mnemoscope.studies.library.hops import STUDY as HOPS
@@ -49,7 +49,7 @@ def on_corpus(study: Study, path: Path) -> Study:
     settings = study.on_text
     corpus = read_corpus(path)
 
-    def of_corpus(scale: Scale) -> dict[str, Setting]:
+    def of_corpus(scale: Scale) -> dict[str, Condition]:
         try:
             return settings(scale, corpus)
         except UserError as error:
@@ -88,6 +88,6 @@ def on_model(study: Study, path: Path) -> Study:
     made = study.on_model(path)
     return replace(
         made,
-        name=_name_on(study, path, made.rests_on()),
+        name=_name_on(study, path, made.fingerprint()),
         title=f"{study.title} ({path.name})",
     )

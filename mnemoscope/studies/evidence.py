@@ -13,7 +13,7 @@ from mnemoscope.core.fingerprint import described, trained_by
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.models import Transformer
 from mnemoscope.probes.skills import over_seeds
-from mnemoscope.studies.claims import Finding, NotSettledError, Outcome, Scale, Setting
+from mnemoscope.studies.claims import Condition, Finding, InconclusiveError, Outcome, Scale
 from mnemoscope.training.run import Run
 
 MIN_SEEDS = 8  # fewer seeds than this settle nothing
@@ -46,7 +46,9 @@ def _settings_from(origin: str, runs: Mapping[str, Run]) -> list[str]:
 class Evidence:
     """Runs by setting name. `measure` runs a probe once on the seeds that finished."""
 
-    def __init__(self, scale: Scale, settings: Mapping[str, Setting], obtain: Callable[[str], Run]):
+    def __init__(
+        self, scale: Scale, settings: Mapping[str, Condition], load_or_train: Callable[[str], Run]
+    ):
         """Nothing is trained or read before it is asked for.
 
         Args:
@@ -56,7 +58,7 @@ class Evidence:
         """
         self.scale = scale
         self.settings = settings
-        self._obtain = obtain
+        self._obtain = load_or_train
         self._runs: dict[str, Run] = {}
         self._measured: dict[tuple[str, Callable[..., Any]], Any] = {}
 
@@ -99,7 +101,7 @@ class Evidence:
             return _undecided(runs, f"{why_not}{left_out}")
         try:
             outcome = judge(self)
-        except NotSettledError as why:
+        except InconclusiveError as why:
             return _undecided(runs, f"{why}{left_out}")
         why_not = _not_finite(outcome)
         if why_not:

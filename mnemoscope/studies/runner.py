@@ -14,9 +14,18 @@ from typing import Any, Protocol, runtime_checkable
 
 from mnemoscope.core.errors import parsed
 from mnemoscope.core.fingerprint import code_of, source_fingerprint, trained_by
-from mnemoscope.execution.local import hardware, obtain, prepare, versions
+from mnemoscope.execution.local import hardware, load_or_train, precompile, versions
 from mnemoscope.store import Store
-from mnemoscope.studies.claims import Entry, Finding, Ledger, Pictures, Scale, Setting, Study, Test
+from mnemoscope.studies.claims import (
+    ClaimTest,
+    Condition,
+    Entry,
+    Finding,
+    Ledger,
+    Plots,
+    Scale,
+    Study,
+)
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.training.run import Run
 from mnemoscope.training.sinks import Sink
@@ -49,7 +58,7 @@ TrainElsewhere = Callable[[Store, Mapping[str, tuple[Spec, range]]], None]
 class Watcher(Protocol):
     """What a run tells whoever watches it."""
 
-    def plan(self, settings: Mapping[str, Setting], claims: int) -> None:
+    def plan(self, settings: Mapping[str, Condition], claims: int) -> None:
         """What is about to be trained, and how many claims judged."""
         ...
 
@@ -88,7 +97,7 @@ def _module_of(judge: Callable[..., Any]) -> str:
 
 
 def finding_key(
-    study: Study, test: Test, scale: Scale, settings: Mapping[str, Setting], store: Store
+    study: Study, test: ClaimTest, scale: Scale, settings: Mapping[str, Condition], store: Store
 ) -> str:
     """Changes whenever anything that the finding rests on does.
 
@@ -107,7 +116,7 @@ def finding_key(
         study.name,
         scale,
         test.claim.canonical_json(),
-        study.rests_on(),
+        study.fingerprint(),
     ]
     for name in test.settings(settings):
         setting = settings[name]
@@ -153,7 +162,7 @@ def run_study(
     """
     settings = study.settings(scale)
     if seeds is not None:
-        settings = {name: Setting(setting.spec, seeds) for name, setting in settings.items()}
+        settings = {name: Condition(setting.spec, seeds) for name, setting in settings.items()}
     tests = study.pick(claims)
     keys = {test.claim.id: finding_key(study, test, scale, settings, store) for test in study.tests}
     findings = _stored_findings(store, keys)
@@ -186,14 +195,14 @@ def _stored_findings(store: Store, keys: Mapping[str, str]) -> dict[str, Finding
     }
 
 
-def _needed(tests: Iterable[Test], settings: Mapping[str, Setting]) -> dict[str, Setting]:
+def _needed(tests: Iterable[ClaimTest], settings: Mapping[str, Condition]) -> dict[str, Condition]:
     """The settings that any of these tests needs, in the study's order."""
     wanted = {name for test in tests for name in test.settings(settings)}
     return {name: setting for name, setting in settings.items() if name in wanted}
 
 
 def _obtain(
-    store: Store, setting: Setting, name: str, title: str, watcher: Watcher, sink: Sink | None
+    store: Store, setting: Condition, name: str, title: str, watcher: Watcher, sink: Sink | None
 ) -> Run:
     """Train a setting or read it from the store, and tell the watcher how far it is."""
 
@@ -201,25 +210,25 @@ def _obtain(
         # one more than there is, so that done == total is told once, by the call below
         watcher.trained(name, done, total + 1)
 
-    run = obtain(store, setting.spec, range(setting.seeds), progress, sink, title)
+    run = load_or_train(store, setting.spec, range(setting.seeds), progress, sink, title)
     total = setting.seeds * setting.spec.steps
     watcher.trained(name, total, total)
     return run
 
 
-def _train(store: Store, needed: Mapping[str, Setting], evidence: Evidence) -> None:
+def _train(store: Store, needed: Mapping[str, Condition], evidence: Evidence) -> None:
     """Train what is missing; while one setting trains, the next is compiled."""
     names = list(needed)
     for i, name in enumerate(names):
         if i + 1 < len(names):
             following = needed[names[i + 1]]
-            prepare(store, following.spec, range(following.seeds))
+            precompile(store, following.spec, range(following.seeds))
         evidence.run(name)
 
 
-def _judge(store: Store, key: str, test: Test, evidence: Evidence) -> Finding:
+def _judge(store: Store, key: str, test: ClaimTest, evidence: Evidence) -> Finding:
     """A test's finding, kept in the store."""
-    with store.alone(key):  # of several processes one judges, and the others read what it found
+    with store.lock(key):  # of several processes one judges, and the others read what it found
         body = store.finding(key)
         if body is not None:
             return Finding.model_validate(body)
@@ -235,7 +244,7 @@ def _write(
     store: Store, study: Study, scale: Scale, command: str, findings: Mapping[str, Finding]
 ) -> Ledger:
     """Write the ledger and the files beside it, unless nothing in them is new."""
-    with store.alone(f"ledger/{scale}/{study.name}"):
+    with store.lock(f"ledger/{scale}/{study.name}"):
         previous = read_ledger(store, study.name, scale)
         ledger = _ledger(study, scale, command, findings, previous)
         files = _files_beside(store, study, scale, findings)
@@ -258,7 +267,7 @@ def _files_beside(
     pictures = _read_beside(store, study, scale, "pictures")
     for claim_id, finding in findings.items():
         by_seed[claim_id] = finding.by_seed
-        if finding.pictures != Pictures():
+        if finding.pictures != Plots():
             pictures[claim_id] = finding.pictures.model_dump(mode="json")
     start = f"ledger/{scale}/{study.name}"
     files = {f"{start}.evidence.json": json.dumps(by_seed, indent=1) + "\n"}

@@ -48,19 +48,19 @@ class Task(Strict):
         """Longest input."""
 
     @property
-    def read_positions(self) -> tuple[int, ...]:
+    def loss_positions(self) -> tuple[int, ...]:
         """Positions whose loss weight can be other than zero; every one, unless a task knows
         better."""
         return tuple(range(self.n_ctx))
 
     @property
-    def reads_few(self) -> bool:
+    def sparse_loss(self) -> bool:
         """Whether the loss of most sequences is on few positions, which differ from sequence to
         sequence."""
         return False
 
     @property
-    def asks_from(self) -> int | None:
+    def query_token(self) -> int | None:
         """The token that ends every sequence, if there is such a one and the loss is on it
         alone."""
         return None

@@ -44,7 +44,7 @@ QUADRATURE = 400  # points of the integral over the time of the K-th arrival
 class Bigrams(Task):
     """The task."""
 
-    later = frozenset({"noise", "noise_token"})
+    omit_if_default = frozenset({"noise", "noise_token"})
 
     kind: Literal["bigrams"] = "bigrams"
     # whose bigrams the sequences have; None takes the counts of tiny Shakespeare
@@ -101,7 +101,7 @@ class Bigrams(Task):
         return self.length
 
     @property
-    def reads_few(self) -> bool:
+    def sparse_loss(self) -> bool:
         return self.loss == "predictable"
 
     @property

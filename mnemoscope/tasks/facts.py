@@ -77,12 +77,12 @@ class Facts(Task):
         return self.length
 
     @property
-    def read_positions(self) -> tuple[int, ...]:
+    def loss_positions(self) -> tuple[int, ...]:
         """The answer is asked at EOS alone."""
         return (self.length - 1,)
 
     @property
-    def asks_from(self) -> int:
+    def query_token(self) -> int:
         """EOS, the last token of all."""
         return self.d_vocab - 1
 
@@ -189,7 +189,7 @@ class Facts(Task):
             tokens = tokens.at[here].set(s)
         if shown != "subject":
             tokens = tokens.at[there].set(r + self.subjects)
-        return jnp.concatenate([tokens[: self.length - 1], jnp.array([self.asks_from])])
+        return jnp.concatenate([tokens[: self.length - 1], jnp.array([self.query_token])])
 
     def posterior(
         self, world: FactWorld, shown: Shown | Literal["nothing"] = "both"

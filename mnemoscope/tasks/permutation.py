@@ -101,7 +101,7 @@ class Permutation(Task):
         return min(max(round(self.held_out * total), 1), total - 1)
 
     @property
-    def read_positions(self) -> tuple[int, ...]:
+    def loss_positions(self) -> tuple[int, ...]:
         """Where the model is asked: at every x."""
         return tuple(range(0, self.n_ctx, 2))
 
@@ -133,7 +133,7 @@ class Permutation(Task):
         source = jnp.sum(for_source.astype(float) >= below)  # inverse of the distribution function
         x = order.at[-1].set(order[source])
         tokens = jnp.stack([x, mapping[x]], axis=1).reshape(-1).astype(jnp.int32) + 1
-        weights = jnp.zeros(self.n_ctx).at[jnp.array(self.read_positions)].set(1.0)
+        weights = jnp.zeros(self.n_ctx).at[jnp.array(self.loss_positions)].set(1.0)
         return Example(tokens[:-1], tokens[1:], weights)
 
     def list_tokens(

@@ -62,7 +62,7 @@ def recall_model(task: Facts, d: int, d_mlp: int = 0) -> ModelConfig:
     )
 
 
-def counted(heads: int, d: int, d_mlp: int) -> int:
+def parameter_count(heads: int, d: int, d_mlp: int) -> int:
     """Parameters as the source counts them: 4 H d_h d + 2 m d.
 
     Args:
@@ -109,7 +109,7 @@ def write_facts(
     codes = jax.random.normal(for_codes, (config.n_heads, d)) * (2 / width) ** 0.5
     codes = jnp.where((is_subject == first_half) & in_use, codes, 0.0)
     p |= {"embed.W_E": tokens, "unembed.W_U": answers.T}
-    p |= _own_token_heads(config, tokens, tokens[task.asks_from])
+    p |= _own_token_heads(config, tokens, tokens[task.query_token])
     if not config.d_mlp:
         p["blocks.0.attn.W_O"] = _all_answers(task, world, read)[:, None]
         return p

@@ -13,7 +13,7 @@ import numpy as np
 from mnemoscope.core.axes import Array, Bool, Float, Int, PRNGKeyArray
 
 
-def on_the_sphere(n: int, d: int, *, key: PRNGKeyArray) -> Float[Array, "n d"]:
+def random_unit_vectors(n: int, d: int, *, key: PRNGKeyArray) -> Float[Array, "n d"]:
     """Random directions, evenly spread."""
     x = jax.random.normal(key, (n, d))
     return x / jnp.linalg.norm(x, axis=1, keepdims=True)

@@ -25,7 +25,13 @@ from mnemoscope.core.axes import Array, Int, Params
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import trained_by
 from mnemoscope.core.numerics import fixed_numerics
-from mnemoscope.core.seeds import device_mesh, different_seeds, for_each_seed, lanes_for, spread
+from mnemoscope.core.seeds import (
+    device_mesh,
+    different_seeds,
+    for_each_seed,
+    seeds_per_device,
+    shard,
+)
 from mnemoscope.models import Transformer
 from mnemoscope.tasks import World
 from mnemoscope.training.programs import Programs, programs
@@ -44,19 +50,19 @@ _Watch = Callable[[State], Mapping[str, Array]]  # `Observe`, compiled for all s
 
 
 @runtime_checkable
-class Keeper(Protocol):
+class Checkpointer(Protocol):
     """Where a training that is under way is kept, so that one that was cut off goes on where it
     was."""
 
-    def found(self) -> dict[str, np.ndarray] | None:
+    def restore(self) -> dict[str, np.ndarray] | None:
         """What was kept last, if anything was."""
         ...
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Whether it is time to keep it again."""
         ...
 
-    def keep(self, arrays: dict[str, np.ndarray]) -> None:
+    def save(self, arrays: dict[str, np.ndarray]) -> None:
         """Keep this in place of what was kept before."""
         ...
 
@@ -67,7 +73,7 @@ def fit(
     seeds: Sequence[int],
     observe: Observe | None = None,
     progress: Progress | None = None,
-    keeper: Keeper | None = None,
+    checkpointer: Checkpointer | None = None,
     sink: Sink | None = None,
 ) -> Run:
     """Train one model for each seed.
@@ -78,8 +84,8 @@ def fit(
         observe: `observe(model, world)` is called for every seed at every look of the Spec. The
             caller pays for it: it is compiled once and runs at each look.
         progress: hears at every stop how many steps are done, and how many there are in all.
-        keeper: with one, a training that was cut off goes on from the stop at which it was kept,
-            to the same bits.
+        checkpointer: with one, a training that was cut off goes on from the stop at which it was
+            saved, to the same bits.
         sink: gets numbers at every stop.
     """
     wanted = different_seeds(seeds)
@@ -91,29 +97,29 @@ def fit(
     origin = trained_by()  # as it is when the training begins
     program = programs(spec, len(wanted))
     mesh = device_mesh(len(wanted))
-    ids = spread(mesh, jnp.array(wanted))
+    ids = shard(mesh, jnp.array(wanted))
     states = program.start(ids)
     watch = _compiled_watch(spec, observe, mesh, ids, len(wanted)) if observe else None
     stop = _Stop(
         spec=spec,
         schedule=_schedule(spec, watched=watch is not None),
-        so_far=_SoFar(len(wanted)),
-        watch=watch,
+        history=_History(len(wanted)),
+        metrics=watch,
         progress=progress,
-        keeper=keeper,
+        checkpointer=checkpointer,
         sink=sink,
     )
     states = stop.begin_or_resume(states, mesh)
     states = _train(program, ids, states, stop)
-    snapshots = stop.so_far.stacked("snapshots")
+    snapshots = stop.history.stacked("snapshots")
     return Run(
         spec=spec,
         seeds=wanted,
         snapshots=snapshots,
         loss_steps=np.array(stop.schedule.stops),
-        losses=stop.so_far.stacked("losses")[""],
-        good_steps=_finite_steps(spec, states, snapshots, len(wanted)),
-        observed=stop.so_far.stacked("observed"),
+        losses=stop.history.stacked("losses")[""],
+        finite_steps=_finite_steps(spec, states, snapshots, len(wanted)),
+        metrics=stop.history.stacked("observed"),
         world_hashes=world_hashes(spec.task, wanted),
         origins=(origin,),
     )
@@ -128,7 +134,7 @@ def _compiled_watch(
         trained, frozen, world = each
         return observe(Transformer(spec.model, all_params(spec, trained, frozen)), world)
 
-    on_all = jax.jit(for_each_seed(on_one, mesh, lanes_for(mesh, n_seeds)))
+    on_all = jax.jit(for_each_seed(on_one, mesh, seeds_per_device(mesh, n_seeds)))
     worlds = draw_worlds(spec.task, ids)
     return lambda states: on_all((states.trained, states.frozen, worlds))
 
@@ -153,7 +159,7 @@ def _finite_steps(
 ) -> Int[np.ndarray, "seed"]:
     """How many steps of each seed had a finite loss; all of them only if the last weights are
     finite."""
-    finite_steps = np.array(states.good_steps)[:n_seeds]
+    finite_steps = np.array(states.finite_steps)[:n_seeds]
     # no loss is asked after the last step: weights that it made infinite would not be noticed by
     # their loss
     finite_by_name = [
@@ -171,14 +177,14 @@ class _Schedule:
     """After which steps something is done."""
 
     snapshots: tuple[int, ...]  # weights are kept
-    looks: tuple[int, ...]  # the model is observed
+    n_evals: tuple[int, ...]  # the model is observed
     stops: tuple[int, ...]  # the loss is read, and all of the above but for the start
 
 
 def _schedule(spec: Spec, watched: bool) -> _Schedule:
     """The stops of a training: its snapshots and looks, and evenly spaced ones between them."""
     snapshots = spec.snapshot_steps()
-    looks = spec.look_steps() if watched else ()
+    looks = spec.eval_steps() if watched else ()
     even = [round(spec.steps * i / STOPS) for i in range(1, STOPS + 1)]
     stops = {*snapshots, *looks, *even} - {0}
     return _Schedule(snapshots, looks, tuple(sorted(stops)))
@@ -190,38 +196,38 @@ class _Stop:
 
     spec: Spec
     schedule: _Schedule
-    so_far: "_SoFar"
-    watch: _Watch | None
+    history: "_History"
+    metrics: _Watch | None
     progress: Progress | None
-    keeper: Keeper | None
+    checkpointer: Checkpointer | None
     sink: Sink | None
 
     def begin_or_resume(self, states: State, mesh: Mesh) -> State:
         """The states to go on from: those that were kept, or these, of which the start is read."""
-        kept = self.keeper.found() if self.keeper else None
+        kept = self.checkpointer.restore() if self.checkpointer else None
         if not kept:
             self._look(0, states)
             return states
-        states = self.so_far.unpack(kept, states, mesh)
+        states = self.history.unpack(kept, states, mesh)
         if self.progress:
-            self.progress(self.schedule.stops[self.so_far.stops - 1], self.spec.steps)
+            self.progress(self.schedule.stops[self.history.stops - 1], self.spec.steps)
         return states
 
     def stretches_ahead(self) -> list[tuple[int, int]]:
         """First and last step of every stretch that is not done yet."""
         stops = self.schedule.stops
         stretches = list(zip((0, *stops[:-1]), stops, strict=True))
-        return stretches[self.so_far.stops :]
+        return stretches[self.history.stops :]
 
     def read(self, begin: int, end: int, states: State) -> None:
         """Read off what a stretch left behind; waits until it is done."""
-        self.so_far.add("losses", {"": jax.device_get(states.loss_sum) / (end - begin)})
+        self.history.add("losses", {"": jax.device_get(states.loss_sum) / (end - begin)})
         self._look(end, states)
         if self.sink:
-            looked = end in self.schedule.looks
-            self.sink.log(end, self.so_far.numbers(end, states, looked=looked))
-        if self.keeper and end < self.spec.steps and self.keeper.due():
-            self.keeper.keep(self.so_far.packed(states))
+            looked = end in self.schedule.n_evals
+            self.sink.log(end, self.history.numbers(end, states, looked=looked))
+        if self.checkpointer and end < self.spec.steps and self.checkpointer.is_due():
+            self.checkpointer.save(self.history.packed(states))
         if self.progress:
             self.progress(end, self.spec.steps)
 
@@ -229,15 +235,15 @@ class _Stop:
         """Keep a snapshot and observe, if this step is one for it."""
         if step in self.schedule.snapshots:
             trained, frozen = jax.device_get((states.trained, states.frozen))
-            self.so_far.add("snapshots", all_params(self.spec, trained, frozen))
-        if self.watch and step in self.schedule.looks:
-            self.so_far.add("observed", self.watch(states))
+            self.history.add("snapshots", all_params(self.spec, trained, frozen))
+        if self.metrics and step in self.schedule.n_evals:
+            self.history.add("observed", self.metrics(states))
 
 
 # ---- what a training left behind so far
 
 
-class _SoFar:
+class _History:
     """What a training has left behind by now, seed by seed: snapshots, what was observed, and
     losses."""
 
@@ -280,7 +286,7 @@ class _SoFar:
             for name, x in self.parts["observed"][-1].items():
                 if x.ndim == 1:
                     told[f"watched/{name}"] = float(x.mean())
-        finite_steps = np.asarray(states.good_steps)[: self.n_seeds]
+        finite_steps = np.asarray(states.finite_steps)[: self.n_seeds]
         told["seeds/diverged"] = float((finite_steps < step).sum())
         return told
 
@@ -307,7 +313,7 @@ class _SoFar:
                     "what was kept of a block under way does not fit its Spec; "
                     "delete its .part file from the store"
                 )
-        return jax.tree.unflatten(structure, [spread(mesh, x) for x in kept])
+        return jax.tree.unflatten(structure, [shard(mesh, x) for x in kept])
 
 
 def _unstacked(arrays: dict[str, np.ndarray], part: str) -> list[dict[str, np.ndarray]]:

@@ -54,7 +54,7 @@ def batch_loss(
     batch: Example,
     read: tuple[int, ...],
     plain: bool = False,
-    asks_from: int | None = None,
+    query_token: int | None = None,
 ) -> Float[Array, ""]:
     """The loss of a batch over the positions that are read.
 
@@ -76,8 +76,8 @@ def batch_loss(
             batch.tokens, jnp.minimum(batch.layer, last_layer)
         )[:, rows]
         each = cross_entropy(logits, batch.targets[:, rows])
-    elif asks_from is not None and token_counts.applies(config, asks_from) and not plain:
-        logits = token_counts.last_logits(config, params, batch.tokens, asks_from)
+    elif query_token is not None and token_counts.applies(config, query_token) and not plain:
+        logits = token_counts.last_logits(config, params, batch.tokens, query_token)
         each = cross_entropy(logits, batch.targets[:, -1])[:, None]
     elif pair_tables.applies(config, d_vocab, length) and not plain:
         logits = pair_tables.read_logits(config, params, batch.tokens, read)  # vocab, read, batch
@@ -109,11 +109,11 @@ def loss_and_gradient(
         and not pair_tables.applies(config, task.d_vocab, batch.tokens.shape[1])
     )
     if in_chunks and jax.default_backend() == "cpu":
-        return _in_chunks(config, trained, frozen, batch, few=task.reads_few)
+        return _in_chunks(config, trained, frozen, batch, few=task.sparse_loss)
 
     def loss(trained: Params) -> Array:
         params = {**frozen, **trained}
-        return batch_loss(config, params, batch, task.read_positions, asks_from=task.asks_from)
+        return batch_loss(config, params, batch, task.loss_positions, query_token=task.query_token)
 
     return jax.value_and_grad(loss)(trained)
 

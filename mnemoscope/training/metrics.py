@@ -41,14 +41,14 @@ SAMPLE_KEY = 2**31 - 1
 NOISE_DRAWS = 8  # contexts in which each fact is read
 
 
-def watch_of(spec: Spec) -> Observe | None:
-    """The function that a Spec's `watch` names, for `fit`."""
-    if spec.watch is None:
+def metrics_of(spec: Spec) -> Observe | None:
+    """The function that a Spec's `metrics` names, for `fit`."""
+    if spec.metrics is None:
         return None
     task = spec.task
-    kind, probe = PROBES[spec.watch]
+    kind, probe = PROBES[spec.metrics]
     if task.kind != kind:
-        raise ValueError(f"watch={spec.watch!r} reads the task {kind!r}, got {task.kind!r}")
+        raise ValueError(f"metrics={spec.metrics!r} reads the task {kind!r}, got {task.kind!r}")
     return lambda model, world: probe(task, model, world)
 
 
@@ -109,8 +109,8 @@ def _last_logits(
     task: Facts, model: Transformer, tokens: Int[Array, "batch pos"]
 ) -> Float[Array, "batch vocab"]:
     """What is answered at the end of each sequence."""
-    if token_counts.applies(model.config, task.asks_from):
-        return token_counts.last_logits(model.config, model.params, tokens, task.asks_from)
+    if token_counts.applies(model.config, task.query_token):
+        return token_counts.last_logits(model.config, model.params, tokens, task.query_token)
     return jax.vmap(lambda row: model(row)[-1])(tokens)
 
 
@@ -181,7 +181,7 @@ def noise(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Float
     return distraction(task, model, SAMPLE)
 
 
-# by the name that a Spec's `watch` has: the kind of task that is read, and the probe
+# by the name that a Spec's `metrics` has: the kind of task that is read, and the probe
 PROBES: dict[str, tuple[str, Callable[..., Mapping[str, Array]]]] = {
     "bigrams": ("bigrams", bigrams),
     "facts": ("facts", facts),

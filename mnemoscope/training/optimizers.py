@@ -14,7 +14,7 @@ class Adam(Strict):
     The rate is constant or falls to zero along a cosine; over the first steps it may rise from 0.
     """
 
-    later = frozenset({"warmup", "clip"})
+    omit_if_default = frozenset({"warmup", "clip"})
 
     kind: Literal["adam"] = "adam"
     # the learning rate, at its highest

@@ -1,7 +1,7 @@
 """Where the time of a training step goes: four compiled loops, each with one stage more than the
 last.
 
-    draw the batch  <  + loss  <  + gradient  <  + optimiser = the step that `fit` takes
+    draw the batch  <  + loss  <  + gradient  <  + optimizer = the step that `fit` takes
 
 A stage's time is the difference between two loops, so the stages add up to the step. What a stage
 computes is the training's own code; each loop hands its result on to the next turn, so that no
@@ -21,7 +21,7 @@ from jax.sharding import Mesh
 
 from mnemoscope.core.axes import Array
 from mnemoscope.core.numerics import fixed_numerics
-from mnemoscope.core.seeds import device_mesh, for_each_seed, lanes_for, spread
+from mnemoscope.core.seeds import device_mesh, for_each_seed, seeds_per_device, shard
 from mnemoscope.core.xla import compiler_options
 from mnemoscope.training.loss import batch_loss, loss_and_gradient
 from mnemoscope.training.programs import programs
@@ -30,15 +30,15 @@ from mnemoscope.training.step import (
     State,
     all_params,
     draw,
-    joined,
-    parted,
-    release_steps,
+    ravel_params,
     start,
     train_step,
+    unfreeze_step_of_each,
+    unravel_params,
 )
 from mnemoscope.training.worlds import seed_keys
 
-STAGES: tuple[str, ...] = ("draw the batch", "loss", "gradient", "optimiser")
+STAGES: tuple[str, ...] = ("draw the batch", "loss", "gradient", "optimizer")
 TARGET = 0.5  # seconds that one measurement should last
 
 
@@ -65,21 +65,21 @@ class Profile:
 
 def _turn(stage: str, spec: Spec, world: object, key: Array, step: Array, state: State) -> State:
     """One turn of the loop that ends with `stage`."""
-    if stage == "optimiser":
-        return train_step(spec, world, key, step, state, release_steps(spec))
+    if stage == "optimizer":
+        return train_step(spec, world, key, step, state, unfreeze_step_of_each(spec))
     batch = draw(spec, world, key, step)
     if stage == "draw the batch":
-        drawn = state.good_steps + batch.tokens.sum() + batch.targets.sum()
-        return state._replace(good_steps=drawn)
+        drawn = state.finite_steps + batch.tokens.sum() + batch.targets.sum()
+        return state._replace(finite_steps=drawn)
     # below: zero times a number that may be NaN is not known to be zero, so the parameters wait for
     # what was computed
     if stage == "loss":
         params = all_params(spec, state.trained, state.frozen)
-        value = batch_loss(spec.model, params, batch, spec.task.read_positions)
+        value = batch_loss(spec.model, params, batch, spec.task.loss_positions)
         return state._replace(trained=state.trained + 0.0 * value)
-    trained = parted(spec, state.trained)
+    trained = unravel_params(spec, state.trained)
     gradient = loss_and_gradient(spec.task, spec.model, trained, state.frozen, batch)[1]
-    return state._replace(trained=state.trained + 0.0 * joined(spec, gradient))
+    return state._replace(trained=state.trained + 0.0 * ravel_params(spec, gradient))
 
 
 @fixed_numerics()
@@ -95,8 +95,8 @@ def profile(
         tell: hears what is being done.
     """
     mesh = device_mesh(n_seeds)
-    ids = spread(mesh, np.arange(n_seeds))
-    lanes = lanes_for(mesh, n_seeds)
+    ids = shard(mesh, np.arange(n_seeds))
+    lanes = seeds_per_device(mesh, n_seeds)
     states = jax.jit(for_each_seed(partial(start, spec), mesh, lanes))(ids)
     step_seconds: list[float] = []  # of the loops, each with one stage more
     spreads: dict[str, float] = {}
@@ -166,7 +166,7 @@ def write_trace(spec: Spec, n_seeds: int, folder: Path, steps: int = 20) -> None
         steps: how many steps it shows, after as many that are not in it.
     """
     program = programs(spec, n_seeds)
-    ids = spread(device_mesh(n_seeds), np.arange(n_seeds))
+    ids = shard(device_mesh(n_seeds), np.arange(n_seeds))
     states = program.start(ids)
     begin = jnp.array(steps)
     end = jnp.array(2 * steps)

@@ -18,10 +18,10 @@ from jax.sharding import Mesh
 from mnemoscope.core.axes import Array, Int
 from mnemoscope.core.fingerprint import replaced
 from mnemoscope.core.numerics import fixed_numerics
-from mnemoscope.core.seeds import device_mesh, for_each_seed, lanes_for, spread
+from mnemoscope.core.seeds import device_mesh, for_each_seed, seeds_per_device, shard
 from mnemoscope.core.xla import compiler_options
 from mnemoscope.training.spec import Spec
-from mnemoscope.training.step import State, release_steps, start, train_step
+from mnemoscope.training.step import State, start, train_step, unfreeze_step_of_each
 from mnemoscope.training.worlds import seed_keys
 
 
@@ -44,7 +44,7 @@ def programs(spec: Spec, n_seeds: int) -> Programs:
     """Compile a training for so many seeds, once. Another thread may do so ahead of time; the
     second to ask waits."""
     mesh = device_mesh(n_seeds)
-    shared_spec = spec.program()
+    shared_spec = spec.compile_key()
     # a function that was put in the place of ours is another program
     key = (shared_spec, mesh, n_seeds, replaced())
     future, is_ours_to_compile = _future_of(key)
@@ -55,7 +55,8 @@ def programs(spec: Spec, n_seeds: int) -> Programs:
             _programs.pop(key, None)
             future.set_exception(error)
     compiled = future.result()
-    releases = release_steps(spec)  # an argument: trainings that differ in it share a program
+    # an argument: trainings that differ in it share a program
+    releases = unfreeze_step_of_each(spec)
     return Programs(
         start=compiled.start,
         advance=lambda each, begin, end: compiled.advance(each, begin, end, releases),
@@ -89,8 +90,8 @@ def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
 
         return jax.lax.fori_loop(begin, end, one_step, state)
 
-    lanes = lanes_for(mesh, n_seeds)
-    ids = spread(mesh, jnp.zeros(n_seeds, int))
+    lanes = seeds_per_device(mesh, n_seeds)
+    ids = shard(mesh, jnp.zeros(n_seeds, int))
     draw_start = jax.jit(for_each_seed(partial(start, spec), mesh, lanes)).lower(ids).compile()
     states = jax.tree.map(
         lambda x, where: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where),
@@ -99,5 +100,5 @@ def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
     )
     step = jnp.zeros((), int)
     advance = jax.jit(for_each_seed(one_seed, mesh, lanes))
-    lowered = advance.lower((ids, states), step, step, release_steps(spec))
+    lowered = advance.lower((ids, states), step, step, unfreeze_step_of_each(spec))
     return Programs(start=draw_start, advance=lowered.compile(compiler_options(mesh)))

@@ -37,9 +37,9 @@ class Run:
     # mean training loss over the stretch that ends at each stop
     losses: Float[np.ndarray, "seed stop"]
     # how many steps had a finite loss
-    good_steps: Int[np.ndarray, "seed"]
+    finite_steps: Int[np.ndarray, "seed"]
     # by name of what was read; the steps are `spec.look_steps()`
-    observed: dict[str, Shaped[np.ndarray, "seed look ..."]] = field(default_factory=dict)
+    metrics: dict[str, Shaped[np.ndarray, "seed look ..."]] = field(default_factory=dict)
     # of the world that each seed was trained in; None where it was not kept (0.1)
     world_hashes: UInt[np.ndarray, "seed 32"] | None = None
     # every program and kind of device that trained some of the seeds; None is one that left no
@@ -48,19 +48,19 @@ class Run:
 
     def outcome(self, seed: int) -> Literal["finished", "diverged"]:
         """`diverged` when the loss of any step was not a finite number."""
-        return "finished" if self.good_steps[self._row(seed)] == self.spec.steps else "diverged"
+        return "finished" if self.finite_steps[self._row(seed)] == self.spec.steps else "diverged"
 
     @property
     def finished(self) -> np.ndarray:
         """Which seeds finished, as a mask along the seed axis."""
-        return self.good_steps == self.spec.steps
+        return self.finite_steps == self.spec.steps
 
     def diverged(self) -> str:
         """The seeds that diverged, each with the steps whose loss was a finite number, in words;
         empty if there is none."""
         steps = self.spec.steps
         lost = []
-        for seed, good in zip(self.seeds, self.good_steps.tolist(), strict=True):
+        for seed, good in zip(self.seeds, self.finite_steps.tolist(), strict=True):
             if good < steps:
                 lost.append(f"seed {seed} (after {good:,} of {steps:,} steps)")
         named = ", ".join(lost[:MOST_NAMED])

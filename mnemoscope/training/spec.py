@@ -1,4 +1,4 @@
-"""A Spec is everything that decides a training run but the seed: task, model, optimiser, length,
+"""A Spec is everything that decides a training run but the seed: task, model, optimizer, length,
 snapshots."""
 
 from fnmatch import fnmatchcase
@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from mnemoscope.core.config import Strict
 from mnemoscope.core.errors import unknown
+from mnemoscope.core.legacy import SPEC_NAMES
 from mnemoscope.models import ModelConfig, parameter_shapes
 from mnemoscope.tasks import Bigrams, Cycle, Facts, Hops, Permutation
 from mnemoscope.training.optimizers import SGD, Adam
@@ -19,7 +20,8 @@ Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]  # steps are counted in 32 
 class Spec(Strict):
     """One training, frozen."""
 
-    later = frozenset({"release", "watch", "looks", "imported"})
+    omit_if_default = frozenset({"unfreeze_at", "metrics", "n_evals", "imported"})
+    stored_names = SPEC_NAMES
 
     # rises when the same Spec would train differently than before
     format: Literal[1] = 1
@@ -28,7 +30,7 @@ class Spec(Strict):
     # what learns it
     model: ModelConfig = ModelConfig()
     # how gradients become changes
-    optimiser: Annotated[Adam | SGD, Field(discriminator="kind")] = Adam()
+    optimizer: Annotated[Adam | SGD, Field(discriminator="kind")] = Adam()
     # how long it is trained
     steps: Positive = 2000
     # sequences in a step
@@ -37,12 +39,12 @@ class Spec(Strict):
     snapshots: Annotated[int, Field(ge=1, le=100_000)] = 2
     # holds parameters back for a while: (name or pattern, step) leaves them as they were drawn
     # before that step
-    release: tuple[tuple[str, Positive], ...] = ()
+    unfreeze_at: tuple[tuple[str, Positive], ...] = ()
     # the probes (`mnemoscope.training.metrics`) that read the model while it trains; probes that
     # change what they read get a new name
-    watch: Literal["bigrams", "facts", "noise", "hops"] | None = None
+    metrics: Literal["bigrams", "facts", "noise", "hops"] | None = None
     # they read at so many evenly spaced steps and at the start, or at the snapshots if this is 0
-    looks: Annotated[int, Field(ge=0, le=100_000)] = 0
+    n_evals: Annotated[int, Field(ge=0, le=100_000)] = 0
     # the fingerprint of weights that came from elsewhere: such a Spec describes a model that was
     # read and cannot be trained
     imported: str | None = None
@@ -54,16 +56,16 @@ class Spec(Strict):
             raise ValueError(
                 f"{name} extends Spec, and its runs could not be told from a Spec's; allowed: Spec"
             )
-        self.released()
+        self.unfreeze_steps()
         return self
 
-    def released(self) -> dict[str, int]:
+    def unfreeze_steps(self) -> dict[str, int]:
         """From which step each held-back parameter is trained; a pattern that matches nothing
         trained raises."""
         frozen = self.model.frozen_names()
         names = [name for name in parameter_shapes(self.model, 1, 1) if name not in frozen]
         found: dict[str, int] = {}
-        for pattern, step in self.release:
+        for pattern, step in self.unfreeze_at:
             matching = [name for name in names if fnmatchcase(name, pattern)]
             if not matching:
                 raise ValueError(unknown("trained parameter in release", pattern, names))
@@ -80,25 +82,25 @@ class Spec(Strict):
         spaced = np.rint(np.geomspace(1, self.steps, self.snapshots - 1))
         return tuple(sorted({0, self.steps, *(int(step) for step in spaced)}))
 
-    def look_steps(self) -> tuple[int, ...]:
+    def eval_steps(self) -> tuple[int, ...]:
         """Steps after which the model is observed."""
-        if not self.looks:
+        if not self.n_evals:
             return self.snapshot_steps()
-        even = {round(self.steps * i / self.looks) for i in range(self.looks + 1)}
+        even = {round(self.steps * i / self.n_evals) for i in range(self.n_evals + 1)}
         return tuple(sorted(even))
 
-    def program(self) -> "Spec":
+    def compile_key(self) -> "Spec":
         """The part of a Spec that a compiled step depends on: trainings that differ in the rest
         share their program."""
         constant_rate = (
-            not isinstance(self.optimiser, Adam) or self.optimiser.schedule == "constant"
+            not isinstance(self.optimizer, Adam) or self.optimizer.schedule == "constant"
         )
         return self.model_copy(
             update={
-                "release": (("*", 1),) if self.release else (),
+                "unfreeze_at": (("*", 1),) if self.unfreeze_at else (),
                 "steps": 1 if constant_rate else self.steps,
                 "snapshots": 1,
-                "watch": None,
-                "looks": 0,
+                "metrics": None,
+                "n_evals": 0,
             }
         )

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from mnemoscope.core.axes import Array, Float, Int, Params, PRNGKeyArray
-from mnemoscope.core.xla import after, kept
+from mnemoscope.core.xla import materialize, order_after
 from mnemoscope.models import init, parameter_shapes
 from mnemoscope.tasks import Example, World
 from mnemoscope.training.loss import loss_and_gradient
@@ -32,11 +32,11 @@ class State(NamedTuple):
     # those that stay as they were drawn
     frozen: Params
     # what the optimizer remembers
-    optimiser: optax.OptState
+    optimizer: optax.OptState
     # of the losses since the last stop
     loss_sum: Float[Array, ""]
     # steps with a finite loss
-    good_steps: Int[Array, ""]
+    finite_steps: Int[Array, ""]
 
 
 # ---- the trained parameters as one vector
@@ -59,13 +59,13 @@ def _trained_sizes(spec: Spec) -> list[int]:
     return [math.prod(shape) for shape in trained_shapes(spec).values()]
 
 
-def joined(spec: Spec, tree: Params) -> Float[Array, "trained"]:
+def ravel_params(spec: Spec, tree: Params) -> Float[Array, "trained"]:
     """The trained parameters, or their gradient, as one vector."""
     # the empty piece: a Spec may freeze everything
     return jnp.concatenate([jnp.zeros(0), *(tree[name].ravel() for name in trained_shapes(spec))])
 
 
-def parted(spec: Spec, vector: Float[Array | np.ndarray, "*seed trained"]) -> Params:
+def unravel_params(spec: Spec, vector: Float[Array | np.ndarray, "*seed trained"]) -> Params:
     """The parameters that such a vector holds; a seed axis before it stays."""
     seed_axis = vector.shape[:-1]
     params: Params = {}
@@ -87,7 +87,7 @@ def all_params(
         trained: the vector of those that training changes; a seed axis before it stays.
         frozen: the others, by name.
     """
-    found = {**parted(spec, trained), **frozen}
+    found = {**unravel_params(spec, trained), **frozen}
     return {name: found[name] for name in _all_shapes(spec)}
 
 
@@ -99,14 +99,14 @@ def start(spec: Spec, seed: int | Int[Array, ""]) -> State:
     task = spec.task
     weights_key = seed_keys(seed)[1]
     params = init(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out, key=weights_key)
-    trained = joined(spec, params)
+    trained = ravel_params(spec, params)
     frozen_names = spec.model.frozen_names()
     return State(
         trained=trained,
         frozen={name: value for name, value in params.items() if name in frozen_names},
-        optimiser=spec.optimiser.transformation(spec.steps).init(trained),
+        optimizer=spec.optimizer.transformation(spec.steps).init(trained),
         loss_sum=jnp.zeros(()),
-        good_steps=jnp.zeros((), int),
+        finite_steps=jnp.zeros((), int),
     )
 
 
@@ -124,7 +124,7 @@ def draw(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""])
         return jax.random.key_data(jax.random.fold_in(key, step))
 
     # as one operation: its own are many, and all ready at a step's start
-    key_bits = kept(step >= 0, folded, data_key, step)
+    key_bits = materialize(step >= 0, folded, data_key, step)
     step_key = jax.random.wrap_key_data(key_bits, impl=jax.random.key_impl(data_key))
     keys = jax.random.split(step_key, spec.batch)
     world = spec.task.at_step(world, step)
@@ -152,26 +152,26 @@ def train_step(
             anything back.
     """
     batch = draw(spec, world, data_key, step)
-    trained, optimiser = after(batch.tokens, (state.trained, state.optimiser))
+    trained, optimizer = order_after(batch.tokens, (state.trained, state.optimizer))
     loss, gradient_by_name = loss_and_gradient(
-        spec.task, spec.model, parted(spec, trained), state.frozen, batch
+        spec.task, spec.model, unravel_params(spec, trained), state.frozen, batch
     )
-    gradient = joined(spec, gradient_by_name)
+    gradient = ravel_params(spec, gradient_by_name)
     sizes = trained  # what weight decay shrinks
-    if spec.release:
+    if spec.unfreeze_at:
         # a parameter that is held back has no gradient and, for its decay, no size: nothing of it
         # moves, not even a bit
         waits = _waiting(spec, step, releases)
         gradient = jnp.where(waits, 0.0, gradient)
         sizes = jnp.where(waits, 0.0, sizes)
-    transformation = spec.optimiser.transformation(spec.steps)
-    updates, optimiser = transformation.update(gradient, optimiser, sizes)
+    transformation = spec.optimizer.transformation(spec.steps)
+    updates, optimizer = transformation.update(gradient, optimizer, sizes)
     return State(
         trained=cast(Array, optax.apply_updates(trained, updates)),
         frozen=state.frozen,
-        optimiser=optimiser,
+        optimizer=optimizer,
         loss_sum=state.loss_sum + loss,
-        good_steps=state.good_steps + jnp.isfinite(loss),
+        finite_steps=state.finite_steps + jnp.isfinite(loss),
     )
 
 
@@ -182,7 +182,7 @@ def _waiting(spec: Spec, step: Array, releases: Array) -> Array:
     return (step < releases)[parameter_of_entry]
 
 
-def release_steps(spec: Spec) -> Int[Array, "parameter"]:
+def unfreeze_step_of_each(spec: Spec) -> Int[Array, "parameter"]:
     """From which step each trained parameter moves."""
-    released = spec.released()
-    return jnp.array([released.get(name, 0) for name in trained_shapes(spec)], int)
+    unfreeze_steps = spec.unfreeze_steps()
+    return jnp.array([unfreeze_steps.get(name, 0) for name in trained_shapes(spec)], int)

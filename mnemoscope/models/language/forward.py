@@ -34,7 +34,7 @@ from mnemoscope.models.language.config import LanguageConfig
 from mnemoscope.models.transformer import row_of
 
 
-def turned(
+def apply_rotary(
     x: Float[Array, "pos heads d_head"], dims: int, base: float
 ) -> Float[Array, "pos heads d_head"]:
     """Heads turned by the angles of their position: rotary embedding.
@@ -134,8 +134,8 @@ def _attention(
     q = project("Q")
     k = project("K")
     v = project("V")
-    q = site(f"{attn}.hook_rot_q", turned(q, config.rotary_dims, config.rotary_base))
-    k = site(f"{attn}.hook_rot_k", turned(k, config.rotary_dims, config.rotary_base))
+    q = site(f"{attn}.hook_rot_q", apply_rotary(q, config.rotary_dims, config.rotary_base))
+    k = site(f"{attn}.hook_rot_k", apply_rotary(k, config.rotary_dims, config.rotary_base))
     # every key-value head serves a group of heads
     group = config.n_heads // config.n_kv_heads
     k = jnp.repeat(k, group, axis=1)

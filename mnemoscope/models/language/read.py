@@ -437,11 +437,11 @@ def _gguf_tensor(config: LanguageConfig, tensor: Any) -> np.ndarray:
     if not tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
         return found
     by_head = found.reshape(-1, config.d_head, config.d_model)
-    rows = _halves(config.d_head, config.rotary_dims)
+    rows = _rotary_permutation(config.d_head, config.rotary_dims)
     return by_head[:, rows].reshape(found.shape)
 
 
-def _halves(d_head: int, dims: int) -> np.ndarray:
+def _rotary_permutation(d_head: int, dims: int) -> np.ndarray:
     """Where each dimension of a head stands in a file that turns neighbors together.
 
     0 2 4 .. 1 3 5 .., then the rest.

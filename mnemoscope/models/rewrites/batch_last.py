@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array, Bool, Float, Shaped
-from mnemoscope.core.xla import apart, kept
+from mnemoscope.core.xla import materialize, pin_layout
 from mnemoscope.models.forward import NORM_EPS
 
 
 def standard(
-    x: Float[Array, "*axes"], axis: int = 0, centred: bool = False
+    x: Float[Array, "*axes"], axis: int = 0, centered: bool = False
 ) -> Float[Array, "*axes"]:
     """x with mean 0 and variance 1 along an axis.
 
@@ -30,7 +30,7 @@ def standard(
         axis: The axis along which it is standardized.
         centred: Whether the mean is 0 already.
     """
-    x = x if centred else x - x.mean(axis, keepdims=True)
+    x = x if centered else x - x.mean(axis, keepdims=True)
     return x * jax.lax.rsqrt(jnp.square(x).mean(axis, keepdims=True) + NORM_EPS)
 
 
@@ -53,7 +53,7 @@ def product(
     """w^T [x; data] for many columns.
 
     Args:
-        true: A flag that is true, known only at run time; see `kept`.
+        true: A flag that is true, known only at run time; see `materialize`.
         w: The weights.
         x: The upper rows of the columns.
         data: The lower rows, if there are any; nobody asks for their gradient.
@@ -74,7 +74,7 @@ def _product_backward(
     """
     true, w, x, data = saved
     columns = _stacked(x, data)
-    dw = columns @ dy.T if len(w) >= len(dy) else apart(true, dy @ columns.T).T
+    dw = columns @ dy.T if len(w) >= len(dy) else pin_layout(true, dy @ columns.T).T
     return None, dw, w[: len(x)] @ dy, None
 
 
@@ -122,18 +122,18 @@ def compare(
     """scores = q . k.
 
     Args:
-        true: A flag that is true, known only at run time; see `kept`.
+        true: A flag that is true, known only at run time; see `materialize`.
         q: Queries.
         k: Keys.
     """
-    return kept(true, _compare, q, k)
+    return materialize(true, _compare, q, k)
 
 
 def _compare_backward(
     saved: tuple[Array, Array, Array], dscores: Array
 ) -> tuple[None, Array, Array]:
     true, q, k = saved
-    return None, kept(true, _mix, dscores, k), kept(true, _gather, dscores, q)
+    return None, materialize(true, _mix, dscores, k), materialize(true, _gather, dscores, q)
 
 
 compare.defvjp(lambda *args: (compare(*args), args), _compare_backward)
@@ -148,7 +148,7 @@ def attend(
     """z = softmax(scores) v.
 
     Args:
-        true: A flag that is true, known only at run time; see `kept`.
+        true: A flag that is true, known only at run time; see `materialize`.
         scores: Scores, with the causal mask added.
         v: Values.
     """
@@ -164,8 +164,8 @@ def _attend(true: Array, scores: Array, v: Array) -> tuple[Array, tuple[Array, A
         e = jnp.exp(scores - top[:, :, None])
         return e / _sum([e[:, :, key] for key in range(e.shape[2])])[:, :, None]
 
-    a = kept(true, softmax, scores, kept(true, highest, scores))
-    return kept(true, _mix, a, v), (true, a, v)
+    a = materialize(true, softmax, scores, materialize(true, highest, scores))
+    return materialize(true, _mix, a, v), (true, a, v)
 
 
 def _attend_backward(saved: tuple[Array, Array, Array], dz: Array) -> tuple[None, Array, Array]:
@@ -176,8 +176,8 @@ def _attend_backward(saved: tuple[Array, Array, Array], dz: Array) -> tuple[None
         mean = _sum([a[:, :, key] * da[:, :, key] for key in range(a.shape[2])])
         return a * (da - mean[:, :, None])
 
-    da = kept(true, _compare, dz, v)
-    return None, kept(true, to_scores, a, da), kept(true, _gather, a, dz)
+    da = materialize(true, _compare, dz, v)
+    return None, materialize(true, to_scores, a, da), materialize(true, _gather, a, dz)
 
 
 attend.defvjp(_attend, _attend_backward)

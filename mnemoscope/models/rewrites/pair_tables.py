@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Int, Params
-from mnemoscope.core.xla import kept
+from mnemoscope.core.xla import materialize
 from mnemoscope.models.config import ModelConfig
 from mnemoscope.models.forward import ACTS
 from mnemoscope.models.rewrites import gpu_kernel
@@ -89,7 +89,7 @@ class _Pass:
     read: tuple[int, ...]
     """The positions that the last layer is computed at."""
     true: Array
-    """A flag that is true, known only at run time; see `kept`."""
+    """A flag that is true, known only at run time; see `materialize`."""
     w_u: Array
     """(d_model, vocab): the unembedding."""
 
@@ -188,7 +188,7 @@ def _first_attention(run: _Pass) -> _Attended:
     q, k, v = _qkv_tables(run)
     first_v = v[0].reshape(run.d_vocab, config.d_model).T
     scores = jnp.einsum("ruhe,kvhe->rhkvu", take(rows, q), k) * config.d_head**-0.5
-    is_token = kept(run.true, partial(_one_hot, run.d_vocab), run.tokens.T.astype(jnp.int8))
+    is_token = materialize(run.true, partial(_one_hot, run.d_vocab), run.tokens.T.astype(jnp.int8))
     if gpu_kernel.applies(run.n_pos * run.d_vocab, run.batch):
         z = _attend_in_kernel(run, scores, v, is_token)
     else:
@@ -317,7 +317,7 @@ def _feed_forward_post_norm(
     p = run.p
     at = f"blocks.{layer}"
     mlp = f"{at}.mlp"
-    x = standard(x, centred=layer == 0)
+    x = standard(x, centered=layer == 0)
     if run.config.has_mlp(layer):
         before = run.norm_linear(f"{at}.ln1", p[f"{mlp}.W_in"], f"{mlp}.b_in", x)
         hidden = ACTS[run.config.act](before)

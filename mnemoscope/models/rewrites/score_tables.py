@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int, Params
-from mnemoscope.core.xla import kept
+from mnemoscope.core.xla import materialize
 from mnemoscope.models.config import ModelConfig
 from mnemoscope.models.forward import ACTS
 
@@ -66,7 +66,7 @@ def read_logits(
             if is_last and not config.has_mlp(layer) and not config.bias:
                 return here @ w_u + mixed @ (w_ov @ w_u)
             out = mixed @ w_ov
-        x = _rest_of_layer(run, layer, kept(run.true, jnp.add, here, out))
+        x = _rest_of_layer(run, layer, materialize(run.true, jnp.add, here, out))
     return x @ w_u + run.bias("unembed.b_U")
 
 
@@ -80,7 +80,7 @@ class _Pass:
     tokens: Array
     """(batch, pos)"""
     true: Array
-    """A flag that is true, known only at run time; see `kept`."""
+    """A flag that is true, known only at run time; see `materialize`."""
 
     def bias(self, name: str) -> Array | float:
         """A bias (1, 1, d) beside streams; 0 where the model has none of this name."""
@@ -110,7 +110,7 @@ def _pattern(
     def softmax(scores: Array) -> Array:
         return jax.nn.softmax(jnp.where(may_see, scores, -jnp.inf), axis=-1)
 
-    return kept(run.true, softmax, scores)
+    return materialize(run.true, softmax, scores)
 
 
 def _first_attention(
@@ -132,8 +132,8 @@ def _first_attention(
     def pick_values(table: Array) -> Array:
         return table[:d_vocab][run.tokens] + table[None, d_vocab:]
 
-    scores = kept(run.true, pick_scores, table)
-    values = kept(run.true, pick_values, both @ w_ov)
+    scores = materialize(run.true, pick_scores, table)
+    values = materialize(run.true, pick_values, both @ w_ov)
     return jnp.einsum("brk,bkd->brd", _pattern(run, rows, scores), values)
 
 

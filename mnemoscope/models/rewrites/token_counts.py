@@ -27,9 +27,9 @@ from mnemoscope.models.forward import ACTS
 LEAST = -80.0  # nats: exp of it, and one over that, are floats
 
 
-def applies(config: ModelConfig, asks_from: int | None) -> bool:
+def applies(config: ModelConfig, query_token: int | None) -> bool:
     """Whether the rewrite covers this model, asked from a token that ends every sequence."""
-    if asks_from is None:
+    if query_token is None:
         return False
     return config.n_layers == 1 and config.norm == "none" and not config.positions
 
@@ -41,22 +41,22 @@ def counts(tokens: Int[Array, "batch pos"], d_vocab: int) -> Float[Array, "batch
 
 
 def last_logits(
-    config: ModelConfig, params: Params, tokens: Int[Array, "batch pos"], asks_from: int
+    config: ModelConfig, params: Params, tokens: Int[Array, "batch pos"], query_token: int
 ) -> Float[Array, "batch answer"]:
     """`forward`'s logits at the last position of every sequence.
 
     Args:
         config: The model, for which `applies` is true.
         params: Its parameters by name.
-        tokens: A batch of sequences; the last token of each must be `asks_from`.
+        tokens: A batch of sequences; the last token of each must be `query_token`.
         asks_from: The token that asks.
     """
     p = {name: jnp.asarray(value) for name, value in params.items()}
     embedding = p["embed.W_E"]
     b_o = "blocks.0.attn.b_O"
     count = counts(tokens, embedding.shape[0])
-    scores, v = _scores_and_values(config, p, asks_from)
-    around = embedding[asks_from][None] if config.attn_residual else 0.0
+    scores, v = _scores_and_values(config, p, query_token)
+    around = embedding[query_token][None] if config.attn_residual else 0.0
     w_u = embedding.T if config.tied else p["unembed.W_U"]
     if config.attention == "linear":
         # nothing but sums: what a token adds to the stream is a number of the vocabulary too
@@ -82,7 +82,7 @@ def _bias(p: dict[str, Array], name: str) -> Array | float:
 
 
 def _scores_and_values(
-    config: ModelConfig, p: dict[str, Array], asks_from: int
+    config: ModelConfig, p: dict[str, Array], query_token: int
 ) -> tuple[Float[Array, "head v"], Float[Array, "v head d_head"]]:
     """Each token's score, before any division, and its values."""
     attn = "blocks.0.attn"
@@ -92,7 +92,7 @@ def _scores_and_values(
         mapped = jnp.einsum("vd,hde->vhe", embedding, p[f"{attn}.W_{name}"])
         return mapped + _bias(p, f"{attn}.b_{name}")
 
-    q = jnp.einsum("d,hde->he", embedding[asks_from], p[f"{attn}.W_Q"])
+    q = jnp.einsum("d,hde->he", embedding[query_token], p[f"{attn}.W_Q"])
     q = q + (p[f"{attn}.b_Q"] if config.bias else 0.0)
     k = table("K")
     v = table("V")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
-from mnemoscope.execution.local import obtain
+from mnemoscope.execution.local import load_or_train
 from mnemoscope.explorer import ExplorerRun, build_page, pack_run
 from mnemoscope.report import results
 from mnemoscope.report.figures import claim_figures, svg
@@ -18,7 +18,7 @@ from mnemoscope.report.output import writing
 from mnemoscope.report.walk import page as walk_page
 from mnemoscope.store import Store
 from mnemoscope.studies.about import about, panels
-from mnemoscope.studies.claims import Claim, Ledger, Pictures, Study, Verdict
+from mnemoscope.studies.claims import Claim, Ledger, Plots, Study, Verdict
 from mnemoscope.studies.discover import STUDIES
 from mnemoscope.studies.library.walk import published
 from mnemoscope.studies.library.walk.chosen import Chosen, title, walked
@@ -109,7 +109,7 @@ def pieces(store: Store) -> list[ExplorerRun]:
             setting = settings[name]
             seeds = range(setting.seeds)
             if not store.blocks(setting.spec, seeds)[1]:  # all seeds are stored, so nothing trains
-                run = obtain(store, setting.spec, seeds)
+                run = load_or_train(store, setting.spec, seeds)
                 found += [piece_of(run, f"{study.name}: {name}")] if run.finished.any() else []
     return found
 
@@ -172,7 +172,7 @@ def _with_figures(study: Study, folder: Path, found: dict[Any, Ledger]) -> list[
             if n and not by_seed:
                 continue  # what is exact is drawn once
             figures = claim_figures(
-                claim.id, drawn.get(claim.id, ()), by_seed, pictures[at].get(claim.id, Pictures())
+                claim.id, drawn.get(claim.id, ()), by_seed, pictures[at].get(claim.id, Plots())
             )
             labels = {kind: f"{claim.id} at {at} scale, {kind}: {sentence}" for kind in figures}
             part["figures"] = [

@@ -286,8 +286,8 @@ def page(walk: Walk, title: str, digits: int, back: str = "") -> str:
         parts.append(
             f"<section><h2>The way through the plane</h2>{drawing(drawn)}"
             '<p class="key">Coloured: where each token would '
-            "be read out; dashed from the centre: its read-out direction. A dot is a token's embedding; "
-            "the arrows from "
+            "be read out; dashed from the center: its unembedding direction. "
+            "A dot is a token's embedding; the arrows from "
             f"it are, in order: {escape(arrows)}.</p></section>"
         )
     for i, step in enumerate(walk.steps, 1):

@@ -3,7 +3,7 @@
 Models learn text with triggers.
 """
 
-from mnemoscope.studies.claims import Study, Test, load_claims
+from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.birth import data, heads, order, written
 from mnemoscope.studies.library.birth.conditions import ALL, BIGRAM, GLOBAL, RANDOM, RARE, settings
 
@@ -18,18 +18,18 @@ STUDY = Study(
     settings=settings,
     on_text=settings,
     tests=(
-        Test(CLAIMS["B1"], ("layers/*",), heads.one_or_two_layers),
-        Test(CLAIMS["B2"], (ALL,), heads.two_heads),
-        Test(CLAIMS["B3"], (ALL, RANDOM), heads.any_token),
-        Test(CLAIMS["B4"], (), written.written_by_hand),
-        Test(CLAIMS["B5"], (ALL,), order.order_of_memories),
-        Test(CLAIMS["B6"], (ALL, "held/*"), order.freezing),
-        Test(CLAIMS["B7"], (ALL,), order.early_positions),
-        Test(CLAIMS["B8"], (ALL, "stages/*"), order.together_or_in_stages),
-        Test(CLAIMS["B9"], (GLOBAL,), data.global_first),
-        Test(CLAIMS["B10"], (ALL, f"{RARE}*", RANDOM), data.kinds_of_triggers),
-        Test(CLAIMS["B11"], (ALL, BIGRAM), data.outputs_that_generalise),
-        Test(CLAIMS["B12"], (GLOBAL,), data.late_competition),
-        Test(CLAIMS["B13"], (), written.written_by_three_steps),
+        ClaimTest(CLAIMS["B1"], ("layers/*",), heads.one_or_two_layers),
+        ClaimTest(CLAIMS["B2"], (ALL,), heads.two_heads),
+        ClaimTest(CLAIMS["B3"], (ALL, RANDOM), heads.any_token),
+        ClaimTest(CLAIMS["B4"], (), written.written_by_hand),
+        ClaimTest(CLAIMS["B5"], (ALL,), order.order_of_memories),
+        ClaimTest(CLAIMS["B6"], (ALL, "held/*"), order.freezing),
+        ClaimTest(CLAIMS["B7"], (ALL,), order.early_positions),
+        ClaimTest(CLAIMS["B8"], (ALL, "stages/*"), order.together_or_in_stages),
+        ClaimTest(CLAIMS["B9"], (GLOBAL,), data.global_first),
+        ClaimTest(CLAIMS["B10"], (ALL, f"{RARE}*", RANDOM), data.kinds_of_triggers),
+        ClaimTest(CLAIMS["B11"], (ALL, BIGRAM), data.outputs_that_generalise),
+        ClaimTest(CLAIMS["B12"], (GLOBAL,), data.late_competition),
+        ClaimTest(CLAIMS["B13"], (), written.written_by_three_steps),
     ),
 )

@@ -14,7 +14,7 @@ Stages, rarer triggers and general models are left to `full`.
 from typing import Any, NamedTuple
 
 from mnemoscope.models import ModelConfig
-from mnemoscope.studies.claims import Scale, Setting
+from mnemoscope.studies.claims import Condition, Scale
 from mnemoscope.tasks import Bigrams
 from mnemoscope.tasks.corpus import Corpus
 from mnemoscope.theory.induction import TRAINED, simplified_model
@@ -94,13 +94,13 @@ def _simplified(
     return Spec(
         task=task,
         model=simplified_model(size.d),
-        optimiser=SGD(lr=size.lr, momentum=0.9, weight_decay=1e-4),
+        optimizer=SGD(lr=size.lr, momentum=0.9, weight_decay=1e-4),
         steps=steps,
         batch=size.batch,
         snapshots=3,
-        release=waits,
-        watch="bigrams",
-        looks=steps // size.look_every,
+        unfreeze_at=waits,
+        metrics="bigrams",
+        n_evals=steps // size.look_every,
     )
 
 
@@ -117,12 +117,12 @@ def _with_memory(size: Size, task: Bigrams) -> Spec:
     return Spec(
         task=task,
         model=model,
-        optimiser=SGD(lr=0.2, momentum=0.9, weight_decay=1e-4),
+        optimizer=SGD(lr=0.2, momentum=0.9, weight_decay=1e-4),
         steps=size.global_steps,
         batch=size.batch,
         snapshots=3,
-        watch="bigrams",
-        looks=size.global_looks,
+        metrics="bigrams",
+        n_evals=size.global_looks,
     )
 
 
@@ -131,16 +131,16 @@ def _general(task: Bigrams, layers: int) -> Spec:
     return Spec(
         task=task,
         model=ModelConfig(d_model=128, n_heads=4, n_layers=layers, d_mlp=512, norm="pre"),
-        optimiser=Adam(lr=0.01, weight_decay=0.01, b2=0.99),
+        optimizer=Adam(lr=0.01, weight_decay=0.01, b2=0.99),
         steps=2000,
         batch=64,
         snapshots=3,
-        watch="bigrams",
-        looks=50,
+        metrics="bigrams",
+        n_evals=50,
     )
 
 
-def settings(scale: Scale, corpus: Corpus | None = None) -> dict[str, Setting]:
+def settings(scale: Scale, corpus: Corpus | None = None) -> dict[str, Condition]:
     """Every setting by name; 16 seeds of each at `full`, 8 at `quick`."""
     size = SIZES[scale]
 
@@ -168,4 +168,4 @@ def settings(scale: Scale, corpus: Corpus | None = None) -> dict[str, Setting]:
             ONE: _general(text(loss="all"), 1),
             TWO: _general(text(loss="all"), 2),
         }
-    return {name: Setting(spec, size.seeds) for name, spec in specs.items()}
+    return {name: Condition(spec, size.seeds) for name, spec in specs.items()}

@@ -19,8 +19,8 @@ def curve(evidence: Evidence, name: str, series: str) -> tuple[np.ndarray, np.nd
         series: what was read at every look.
     """
     run = evidence.run(name)
-    steps = np.array(run.spec.look_steps())
-    values = run.observed[series][run.finished]
+    steps = np.array(run.spec.eval_steps())
+    values = run.metrics[series][run.finished]
     if series not in MEMORIES:
         return steps, values
     task = task_of(evidence, name)

@@ -11,7 +11,7 @@ import numpy as np
 from mnemoscope.core.axes import Array
 from mnemoscope.models import Transformer
 from mnemoscope.probes.levels import first_fall, first_reach
-from mnemoscope.studies.claims import Outcome, Pictures, Verdict
+from mnemoscope.studies.claims import Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.birth.conditions import ALL, BIGRAM, GLOBAL, RANDOM, RARE
 from mnemoscope.studies.library.birth.curves import curve, drawn, steps_text
@@ -74,7 +74,7 @@ def global_first(evidence: Evidence) -> Outcome:
     curves = {
         name: drawn(evidence, GLOBAL, f"{name} loss") for name in ("global", "context", "first")
     }
-    return Outcome(verdict, share, interval, sentence, seeds, Pictures(curves=curves))
+    return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=curves))
 
 
 def _are_apart(a: Interval, b: Interval) -> bool:
@@ -112,7 +112,7 @@ def kinds_of_triggers(evidence: Evidence) -> Outcome:
     sentence = f"90% right at step (median): {table}. Right at the end: {ends}."
     curves = {title: drawn(evidence, name, "right") for title, name in names.items()}
     value, interval = _difference(means["rarer"], means["frequent"])
-    return Outcome(verdict, value, interval, sentence, seeds, Pictures(curves=curves))
+    return Outcome(verdict, value, interval, sentence, seeds, Plots(curves=curves))
 
 
 def crossed(task: Bigrams, model: Transformer, _: Any) -> dict[str, Array]:
@@ -187,4 +187,4 @@ def late_competition(evidence: Evidence) -> Outcome:
         sentence = f"{sentence} This scale stops before training is late."
     seeds = {"output memory, lost": lost, "feed-forward divergence, grown by": grown}
     curves = {name: drawn(evidence, GLOBAL, name) for name in ("output memory", "bigram memory")}
-    return Outcome(verdict, share, interval, sentence, seeds, Pictures(curves=curves))
+    return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=curves))

@@ -9,7 +9,7 @@ import numpy as np
 from mnemoscope.core.axes import Array
 from mnemoscope.models import Transformer
 from mnemoscope.probes.memories import head_scores
-from mnemoscope.studies.claims import Map, Outcome, Pictures, Verdict
+from mnemoscope.studies.claims import AttentionMap, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.birth.conditions import ALL, ONE, RANDOM, TWO
 from mnemoscope.studies.library.birth.curves import drawn
@@ -49,7 +49,7 @@ def one_or_two_layers(evidence: Evidence) -> Outcome:
         "2 layers": drawn(evidence, TWO, "right"),
     }
     seeds = {"one layer": one, "two layers": two}
-    return Outcome(verdict, value, interval, sentence, seeds, Pictures(curves=curves))
+    return Outcome(verdict, value, interval, sentence, seeds, Plots(curves=curves))
 
 
 def _repeated(tokens: Array) -> Array:
@@ -77,13 +77,13 @@ def attention(task: Bigrams, model: Transformer, _: Any) -> dict[str, Array]:
     return asked | {"induction at others": others["induction"]}
 
 
-def _attention_map(tokens: tuple[str, ...], pattern: np.ndarray) -> Map:
+def _attention_map(tokens: tuple[str, ...], pattern: np.ndarray) -> AttentionMap:
     """A head's pattern on named tokens, three decimals of it."""
     weights = tuple(tuple(round(float(x), 3) for x in row) for row in pattern)
-    return Map(tokens=tokens, weights=weights)
+    return AttentionMap(tokens=tokens, weights=weights)
 
 
-def _maps(evidence: Evidence, name: str) -> dict[str, Map]:
+def _maps(evidence: Evidence, name: str) -> dict[str, AttentionMap]:
     """Both heads of the first finished seed on one sequence of the sample."""
     run = evidence.run(name)
     task = task_of(evidence, name)
@@ -119,7 +119,7 @@ def two_heads(evidence: Evidence) -> Outcome:
         "layer 1 after an earlier occurrence": seen["induction"],
     }
     curves = {name: drawn(evidence, ALL, name) for name in ("previous", "induction", "to answer")}
-    pictures = Pictures(curves=curves, maps=_maps(evidence, ALL))
+    pictures = Plots(curves=curves, maps=_maps(evidence, ALL))
     return Outcome(verdict, share, interval, sentence, seeds, pictures)
 
 
@@ -147,5 +147,5 @@ def any_token(evidence: Evidence) -> Outcome:
         "fixed triggers: at other tokens": fixed["induction at others"],
         "fixed triggers: at triggers": fixed["induction"],
     }
-    pictures = Pictures(maps=_maps(evidence, RANDOM))
+    pictures = Plots(maps=_maps(evidence, RANDOM))
     return Outcome(verdict, share, interval, sentence, seeds, pictures)

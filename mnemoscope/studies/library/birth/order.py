@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mnemoscope.probes.levels import first_reach
-from mnemoscope.studies.claims import Curve, Outcome, Pictures, Verdict
+from mnemoscope.studies.claims import Curve, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.birth.conditions import (
     ALL,
@@ -54,13 +54,13 @@ def order_of_memories(evidence: Evidence) -> Outcome:
     last = float(evidence.settings[ALL].spec.steps)
     seeds = {name: np.minimum(t, last) for name, t in times.items()}
     curves = {name: drawn(evidence, ALL, name) for name in SHOWN}
-    return Outcome(verdict, share, interval, sentence, seeds, Pictures(curves=curves))
+    return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=curves))
 
 
 def _at_release(evidence: Evidence, name: str, series: str) -> np.ndarray:
     """What was read when what is held back is released."""
-    released = evidence.settings[name].spec.released()
-    return at_step(evidence, name, series, max(released.values()))
+    unfreeze_steps = evidence.settings[name].spec.unfreeze_steps()
+    return at_step(evidence, name, series, max(unfreeze_steps.values()))
 
 
 def _parts_of_freezing(read: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -136,7 +136,7 @@ def freezing(evidence: Evidence) -> Outcome:
         f"{means['second keys held back: first keys']:.2f}. "
         f"Seeds in which each part holds: {parts}."
     )
-    pictures = Pictures(curves=_curves_of_freezing(evidence))
+    pictures = Plots(curves=_curves_of_freezing(evidence))
     return Outcome(verdict, value, interval, sentence, read, pictures)
 
 
@@ -169,7 +169,7 @@ def early_positions(evidence: Evidence) -> Outcome:
         "late, end": late[:, -1],
     }
     curves = {name: drawn(evidence, ALL, name) for name in MEMORIES[2:]}
-    return Outcome(verdict, share, interval, sentence, seeds, Pictures(curves=curves))
+    return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=curves))
 
 
 def together_or_in_stages(evidence: Evidence) -> Outcome:
@@ -196,4 +196,4 @@ def together_or_in_stages(evidence: Evidence) -> Outcome:
     last = float(evidence.settings[ALL].spec.steps)
     curves = {title: drawn(evidence, name, "right") for title, name in names.items()}
     seeds = {title: np.minimum(t, last) for title, t in times.items()}
-    return Outcome(verdict, share, interval, sentence, seeds, Pictures(curves=curves))
+    return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=curves))

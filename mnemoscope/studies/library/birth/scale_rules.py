@@ -1,6 +1,6 @@
 """What a scale may settle: quick runs are short, and some settings only the full scale trains."""
 
-from mnemoscope.studies.claims import NotSettledError, Verdict
+from mnemoscope.studies.claims import InconclusiveError, Verdict
 from mnemoscope.studies.evidence import Evidence
 
 
@@ -23,4 +23,4 @@ def trained(evidence: Evidence, name: str, what: str) -> None:
         what: the settings in words, the beginning of the sentence that says why nothing is settled.
     """
     if name not in evidence.settings:
-        raise NotSettledError(f"{what} are trained at full scale only.")
+        raise InconclusiveError(f"{what} are trained at full scale only.")

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array
-from mnemoscope.core.seeds import on_devices
+from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.models import Transformer, init
 from mnemoscope.models.rewrites import score_tables
 from mnemoscope.probes.memories import first_keys, output_memory, second_keys
@@ -77,7 +77,9 @@ def written_by_hand(evidence: Evidence) -> Outcome:
         _, asked, right = _answered(model, task, *sample)
         return right.sum() / asked.sum()
 
-    right = {d: on_devices(partial(share_right, d), n_seeds)(np.arange(n_seeds)) for d in WIDTHS}
+    right = {
+        d: map_over_seeds(partial(share_right, d), n_seeds)(np.arange(n_seeds)) for d in WIDTHS
+    }
     means = [right[d].mean() for d in WIDTHS]
     value, interval = mean_interval(right[256])
     verdict: Verdict = "partly" if value > 0.5 else "refuted"
@@ -112,7 +114,7 @@ def _after_three_steps(size: TheoremSize, seeds: int) -> np.ndarray:
         memories = (output_memory(model), second_keys(model), first_keys(model))
         return jnp.stack([*memories, right.sum() / asked.sum(), trigger])
 
-    return on_devices(one, seeds)(np.arange(seeds))
+    return map_over_seeds(one, seeds)(np.arange(seeds))
 
 
 def _gradient_error(size: TheoremSize, seed: int) -> float:

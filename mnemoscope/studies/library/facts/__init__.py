@@ -3,7 +3,7 @@
 How much of it fits, and what a model says before it knows.
 """
 
-from mnemoscope.studies.claims import Study, Test, load_claims
+from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.facts import built, phases, trained
 from mnemoscope.studies.library.facts.conditions import settings
 
@@ -18,10 +18,10 @@ STUDY = Study(
     ),
     settings=settings,
     tests=(
-        Test(CLAIMS["F1"], (), built.hand_built),
-        Test(CLAIMS["F2"], (), trained.stored_facts),
-        Test(CLAIMS["F3"], (), trained.trade_off),
-        Test(CLAIMS["F4"], ("linear",), phases.zero_loss),
-        Test(CLAIMS["F5"], ("linear", "softmax/*"), phases.hallucination),
+        ClaimTest(CLAIMS["F1"], (), built.hand_built),
+        ClaimTest(CLAIMS["F2"], (), trained.stored_facts),
+        ClaimTest(CLAIMS["F3"], (), trained.trade_off),
+        ClaimTest(CLAIMS["F4"], ("linear",), phases.zero_loss),
+        ClaimTest(CLAIMS["F5"], ("linear", "softmax/*"), phases.hallucination),
     ),
 )

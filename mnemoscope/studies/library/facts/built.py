@@ -6,13 +6,13 @@ import jax
 import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Int
-from mnemoscope.core.seeds import on_devices
+from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.models.rewrites import token_counts
-from mnemoscope.studies.claims import Curve, NotSettledError, Outcome, Pictures
+from mnemoscope.studies.claims import Curve, InconclusiveError, Outcome, Plots
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.statistics import MOST, Interval, parts_verdict
 from mnemoscope.tasks import Facts
-from mnemoscope.theory.facts import counted, recall_model, write_facts
+from mnemoscope.theory.facts import parameter_count, recall_model, write_facts
 
 SIZES = {"quick": (4, 8, 16), "full": (8, 16, 32, 64)}  # subjects, and as many relations
 DRAWS = {"quick": 10, "full": 32}
@@ -48,13 +48,13 @@ def recall(size: int, mlp: bool, draws: int) -> Float[np.ndarray, "draw width"]:
         world = task.world(key=for_world)
         params = write_facts(config, task, world, width, key=for_weights)
         tokens, answer = task.every_fact(world, key=for_noise)
-        logits = token_counts.last_logits(config, params, tokens, task.asks_from)
+        logits = token_counts.last_logits(config, params, tokens, task.query_token)
         return (logits.argmax(axis=1) == answer).mean()
 
     # every pair of a draw and a width is a model of its own
     pairs = np.meshgrid(np.arange(draws), widths, indexing="ij")
     each_seed, each_width = (x.reshape(-1) for x in pairs)
-    shares = on_devices(one, len(each_seed), LANES)((each_seed, each_width))
+    shares = map_over_seeds(one, len(each_seed), LANES)((each_seed, each_width))
     return shares.reshape(draws, len(widths))
 
 
@@ -88,7 +88,7 @@ def slope(
     for right, size in zip(rights, sizes, strict=True):
         width = needed(right, ladder(size))
         if width is not None:
-            counts.append(counted(2 * size, width, width if mlp else 0))
+            counts.append(parameter_count(2 * size, width, width if mlp else 0))
     if len(counts) < len(sizes):
         return np.inf, counts
     facts = np.square(sizes)
@@ -152,7 +152,7 @@ def hand_built(evidence: Evidence) -> Outcome:
     value = found["attention only"].slope
     interval = found["attention only"].interval
     if not np.isfinite([value, *interval]).all():
-        raise NotSettledError(
+        raise InconclusiveError(
             f"{sentence} Some size is not recalled even at {ROOM} dimensions for each subject."
         )
-    return Outcome(verdict, value, interval, sentence, seeds, Pictures(curves=curves))
+    return Outcome(verdict, value, interval, sentence, seeds, Plots(curves=curves))

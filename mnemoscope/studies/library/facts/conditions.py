@@ -4,7 +4,7 @@ Linear attention as the source has it, and softmax models with learned embedding
 """
 
 from mnemoscope.models import ModelConfig
-from mnemoscope.studies.claims import Scale, Setting
+from mnemoscope.studies.claims import Condition, Scale
 from mnemoscope.tasks import Facts
 from mnemoscope.training.optimizers import SGD, Adam
 from mnemoscope.training.spec import Spec
@@ -36,11 +36,11 @@ def _linear(scale: Scale) -> Spec:
     return Spec(
         task=TASK,
         model=LINEAR,
-        optimiser=SGD(lr=0.1),
+        optimizer=SGD(lr=0.1),
         steps=8192,
         batch=1024,
-        watch="facts",
-        looks=LOOKS[scale],
+        metrics="facts",
+        n_evals=LOOKS[scale],
     )
 
 
@@ -49,16 +49,16 @@ def _softmax(scale: Scale, hidden: int) -> Spec:
     return Spec(
         task=TASK,
         model=ModelConfig(d_model=32, n_heads=4, d_mlp=hidden, positions=False),
-        optimiser=Adam(lr=1e-3),
+        optimizer=Adam(lr=1e-3),
         steps=1024 if scale == "quick" else 4096,
         batch=256 if scale == "quick" else 1024,
-        watch="facts",
-        looks=LOOKS[scale],
+        metrics="facts",
+        n_evals=LOOKS[scale],
     )
 
 
-def settings(scale: Scale) -> dict[str, Setting]:
+def settings(scale: Scale) -> dict[str, Condition]:
     """Every setting of a scale, by name."""
     specs = {"linear": _linear(scale)}
     specs |= {name: _softmax(scale, hidden) for name, hidden in SOFTMAX.items()}
-    return {name: Setting(spec, SEEDS[scale]) for name, spec in specs.items()}
+    return {name: Condition(spec, SEEDS[scale]) for name, spec in specs.items()}

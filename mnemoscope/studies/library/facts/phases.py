@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mnemoscope.core.axes import Bool, Int
-from mnemoscope.studies.claims import Curve, Outcome, Pictures
+from mnemoscope.studies.claims import Curve, Outcome, Plots
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.statistics import mean_interval, share_interval, share_verdict
 from mnemoscope.tasks import Facts
@@ -37,7 +37,7 @@ def _softmax_names(evidence: Evidence) -> list[str]:
 
 def phases(run: Run) -> Phases:
     """The rule of F5. All worlds have the same floors, for the table of facts is fixed."""
-    seen = {name: x[run.finished] for name, x in run.observed.items()}
+    seen = {name: x[run.finished] for name, x in run.metrics.items()}
     task = _task(run)
     floor = task.losses(run.world(run.seeds[0]))
     loss = seen["loss, both"]
@@ -84,8 +84,8 @@ def zero_loss(evidence: Evidence) -> Outcome:
     reproduced if at least 90% of seeds do, refuted if at most 10%, partly in between.
     """
     run = evidence.run("linear")
-    loss = run.observed["loss, both"][run.finished]
-    right = run.observed["right"][run.finished]
+    loss = run.metrics["loss, both"][run.finished]
+    right = run.metrics["right"][run.finished]
     half = loss.shape[1] // 2
     falling = loss[:, -1] < loss[:, -2]
     does_it = (right[:, -1] == 1) & (loss[:, -1] < END) & falling
@@ -112,7 +112,7 @@ def _last_steps(steps: np.ndarray, where: Bool[np.ndarray, "seed look"]) -> np.n
 
 def _nearest(run: Run) -> np.ndarray:
     """How near each seed's answers ever come to p(a | r)."""
-    return run.observed["distance to p(a | r)"][run.finished].min(axis=1)
+    return run.metrics["distance to p(a | r)"][run.finished].min(axis=1)
 
 
 def _typical(steps: np.ndarray) -> str:
@@ -123,9 +123,9 @@ def _typical(steps: np.ndarray) -> str:
 def _softmax_sentence(evidence: Evidence, name: str) -> str:
     """How many seeds of a softmax model hallucinate by the same rule, and how near they come."""
     run = evidence.run(name)
-    there = has_plateau(np.array(run.spec.look_steps()), phases(run))
+    there = has_plateau(np.array(run.spec.eval_steps()), phases(run))
     share = share_interval(there)[0]
-    right = run.observed["right"][run.finished][:, -1]
+    right = run.metrics["right"][run.finished][:, -1]
     return (
         f"{name.split('/')[1]} {share:.0%} of seeds "
         f"(nearest to p(a | r) {_nearest(run).mean():.2f}, {right.mean():.1%} right at the end)"
@@ -140,7 +140,7 @@ def hallucination(evidence: Evidence) -> Outcome:
     attention is measured by the same rule and reported beside it.
     """
     run = evidence.run("linear")
-    steps = np.array(run.spec.look_steps())
+    steps = np.array(run.spec.eval_steps())
     found = phases(run)
     verdict, share, interval = share_verdict(has_plateau(steps, found))
     times = {
@@ -158,7 +158,7 @@ def hallucination(evidence: Evidence) -> Outcome:
         f"Softmax attention with learned embeddings has such a phase in: {others}."
     )
     curves = _loss_curves(evidence) | _answer_curves(run, found)
-    return Outcome(verdict, share, interval, sentence, times, Pictures(curves=curves))
+    return Outcome(verdict, share, interval, sentence, times, Plots(curves=curves))
 
 
 def _loss_curves(evidence: Evidence) -> dict[str, Curve]:
@@ -166,8 +166,8 @@ def _loss_curves(evidence: Evidence) -> dict[str, Curve]:
     curves = {}
     for name in ("linear", *_softmax_names(evidence)):
         run = evidence.run(name)
-        steps = np.array(run.spec.look_steps())
-        seen = {series: x[run.finished] for series, x in run.observed.items()}
+        steps = np.array(run.spec.eval_steps())
+        seen = {series: x[run.finished] for series, x in run.metrics.items()}
         for series in ("loss, both", "loss, relation", "loss, subject"):
             curves[f"{name}: {series}"] = Curve.over_seeds(steps, seen[series])
         distance = seen["distance to p(a | r)"]
@@ -178,7 +178,7 @@ def _loss_curves(evidence: Evidence) -> dict[str, Curve]:
 def _answer_curves(run: Run, found: Phases) -> dict[str, Curve]:
     """The distribution over answers in the middle of each phase, where a seed has the phase."""
     curves = {}
-    said = run.observed["p(a)"][run.finished]  # seed look answer
+    said = run.metrics["p(a)"][run.finished]  # seed look answer
     for phase, where in found._asdict().items():
         middle = np.array(
             [np.flatnonzero(looks)[looks.sum() // 2] for looks in where if looks.any()], int

@@ -24,7 +24,7 @@ from pydantic import Field
 
 from mnemoscope.core.axes import Array, Bool, Float, Int, Params, PRNGKeyArray
 from mnemoscope.core.config import Strict
-from mnemoscope.core.seeds import on_devices
+from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.models import ModelConfig, init
 from mnemoscope.models.rewrites import token_counts
 from mnemoscope.studies.search import largest
@@ -103,7 +103,7 @@ class Training(NamedTuple):
     step: Int[Array, ""]  # steps done
     best: Float[Array, ""]  # the largest share of facts answered right at a look
     params: Params  # those that are trained
-    optimiser: optax.OptState
+    optimizer: optax.OptState
 
 
 def _masked_logits(
@@ -120,7 +120,7 @@ def _masked_logits(
     def logits(params: Params, tokens: Array) -> Array:
         spoken = jnp.where(speaks, params["blocks.0.mlp.W_out"], 0.0)
         masked = {**params, "blocks.0.mlp.W_out": spoken}
-        said = token_counts.last_logits(config, masked, tokens, task.asks_from)
+        said = token_counts.last_logits(config, masked, tokens, task.query_token)
         return jnp.where(offered, said, -jnp.inf)
 
     return logits
@@ -156,7 +156,7 @@ def best_accuracy(
     still = shape.model().frozen_names()
     frozen = {name: value for name, value in drawn.items() if name in still}
     trained = {name: value for name, value in drawn.items() if name not in still}
-    optimiser = optax.adam(rate)
+    optimizer = optax.adam(rate)
 
     def loss(params: Params, batch: Example) -> Array:
         said = logits({**frozen, **params}, batch.tokens)
@@ -167,12 +167,12 @@ def best_accuracy(
         keys = jax.random.split(jax.random.fold_in(for_data, i), shape.batch)
         batch = jax.vmap(lambda key: task.sample(world, key=key))(keys)
         gradient = jax.grad(loss)(params, batch)
-        updates, moments = optimiser.update(gradient, moments, params)
+        updates, moments = optimizer.update(gradient, moments, params)
         return cast(Params, optax.apply_updates(params, updates)), moments
 
     def until_look(state: Training) -> Training:
         look = state.step + shape.look
-        begin = (state.params, state.optimiser)
+        begin = (state.params, state.optimizer)
         params, moments = jax.lax.fori_loop(state.step, look, step, begin)
         tokens, answer = task.every_fact(world, key=jax.random.fold_in(for_test, state.step))
         right = _share_right(logits({**frozen, **params}, tokens), answer, room, size)
@@ -181,7 +181,7 @@ def best_accuracy(
     def goes_on(state: Training) -> Array:
         return (state.step < shape.steps) & (state.best < LEVEL)
 
-    begin = Training(jnp.zeros((), int), jnp.zeros(()), trained, optimiser.init(trained))
+    begin = Training(jnp.zeros((), int), jnp.zeros(()), trained, optimizer.init(trained))
     return jax.lax.while_loop(goes_on, until_look, begin).best
 
 
@@ -196,7 +196,7 @@ def trainer(shape: Shape, room: int, lanes: int) -> Callable[..., Float[np.ndarr
         lanes: how many models are trained at once, at each rate.
     """
     rates = np.array(shape.rates, np.float32)
-    train = on_devices(lambda each: best_accuracy(shape, room, *each), lanes * len(rates))
+    train = map_over_seeds(lambda each: best_accuracy(shape, room, *each), lanes * len(rates))
 
     def best(*each: Int[np.ndarray, "lane"]) -> Float[np.ndarray, "lane"]:
         at_every_rate = (np.repeat(x, len(rates)) for x in each)

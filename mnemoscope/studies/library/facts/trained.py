@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mnemoscope.core.axes import Bool, Float
-from mnemoscope.studies.claims import Grid, NotSettledError, Outcome, Pictures, Verdict
+from mnemoscope.studies.claims import Grid, InconclusiveError, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.facts.sweep import LEVEL, Shape, capacity, trainer
 from mnemoscope.studies.statistics import mean_interval, parts_verdict
@@ -138,7 +138,7 @@ def trade_off(evidence: Evidence) -> Outcome:
     The quick scale is undecided.
     """
     if evidence.scale == "quick":
-        raise NotSettledError(
+        raise InconclusiveError(
             "The grid of S = R = 32 takes hours on two cores; "
             "'mnemoscope run facts --scale full' on a GPU settles it."
         )
@@ -192,4 +192,4 @@ def judge_grid(best: np.ndarray) -> Outcome:
     grid = Grid.of(HEADS, HIDDEN, best.mean(axis=2))
     interval = mean_interval(by_seed)[1]
     seeds = {"agreement with the boundary": by_seed}
-    return Outcome(verdict, agree, interval, sentence, seeds, Pictures(grids={"accuracy": grid}))
+    return Outcome(verdict, agree, interval, sentence, seeds, Plots(grids={"accuracy": grid}))

@@ -1,6 +1,6 @@
 """The hops study: can a transformer compose functions, and in which order must it be taught?"""
 
-from mnemoscope.studies.claims import Study, Test, load_claims
+from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.hops import built, order, trained
 from mnemoscope.studies.library.hops.conditions import settings
 
@@ -15,10 +15,10 @@ STUDY = Study(
     ),
     settings=settings,
     tests=(
-        Test(CLAIMS["H1"], (), built.hand_built),
-        Test(CLAIMS["H2"], ("hard/*", "long/*", "mixture/k=4"), trained.hard_only),
-        Test(CLAIMS["H3"], ("curriculum/pure", "curriculum/replay"), trained.by_curriculum),
-        Test(CLAIMS["H4"], ("mixture/*", "hard/k=1"), trained.by_mixture),
-        Test(CLAIMS["H5"], ("mixture/k=4", "curriculum/shallow"), order.layer_by_layer),
+        ClaimTest(CLAIMS["H1"], (), built.hand_built),
+        ClaimTest(CLAIMS["H2"], ("hard/*", "long/*", "mixture/k=4"), trained.hard_only),
+        ClaimTest(CLAIMS["H3"], ("curriculum/pure", "curriculum/replay"), trained.by_curriculum),
+        ClaimTest(CLAIMS["H4"], ("mixture/*", "hard/k=1"), trained.by_mixture),
+        ClaimTest(CLAIMS["H5"], ("mixture/k=4", "curriculum/shallow"), order.layer_by_layer),
     ),
 )

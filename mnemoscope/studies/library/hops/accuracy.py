@@ -28,7 +28,7 @@ def task_of(run: Run) -> Hops:
 
 def right(run: Run, hops: int) -> Float[np.ndarray, "seed look"]:
     """The share of right answers to so many hops at every look, for the seeds that finished."""
-    return run.observed[f"{hops} hops"][run.finished]
+    return run.metrics[f"{hops} hops"][run.finished]
 
 
 def at_end(run: Run, hops: int) -> Float[np.ndarray, "seed"]:
@@ -44,13 +44,13 @@ def at_chance(run: Run, hops: int) -> Bool[np.ndarray, "seed"]:
 def steps_to_know(run: Run, hops: int) -> Float[np.ndarray, "seed"]:
     """The first look at which so many hops are known; infinite where they never are."""
     known = right(run, hops) >= KNOWN
-    steps = np.array(run.spec.look_steps(), float)
+    steps = np.array(run.spec.eval_steps(), float)
     first = steps[known.argmax(axis=1)]
     return np.where(known.any(axis=1), first, np.inf)
 
 
 def curves(run: Run, name: str) -> dict[str, Curve]:
     """Every number of hops through training, named after the run."""
-    steps = np.array(run.spec.look_steps())
+    steps = np.array(run.spec.eval_steps())
     numbers = [2**level for level in range(task_of(run).levels)]
     return {f"{name}: {named(hops)}": Curve.over_seeds(steps, right(run, hops)) for hops in numbers}

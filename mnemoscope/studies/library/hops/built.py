@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from mnemoscope.core.axes import Array, Float
-from mnemoscope.core.seeds import on_devices
+from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.models import early_logits
 from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import Evidence
@@ -40,7 +40,7 @@ def written(task: Hops, draws: int) -> Float[np.ndarray, "draw layer"]:
 
         return jax.vmap(share)(jax.random.split(for_contexts, CONTEXTS)).mean(axis=0)
 
-    return on_devices(one, draws, 8)(np.arange(draws))
+    return map_over_seeds(one, draws, 8)(np.arange(draws))
 
 
 def hand_built(evidence: Evidence) -> Outcome:

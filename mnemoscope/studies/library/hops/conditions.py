@@ -6,7 +6,7 @@ All of them see the same number of sequences.
 from typing import Literal, NamedTuple
 
 from mnemoscope.models import ModelConfig
-from mnemoscope.studies.claims import Scale, Setting
+from mnemoscope.studies.claims import Condition, Scale
 from mnemoscope.tasks import Hops
 from mnemoscope.training.optimizers import Adam
 from mnemoscope.training.spec import Spec
@@ -27,7 +27,7 @@ class Size(NamedTuple):
     schedule: Literal["constant", "cosine"]  # of the learning rate
     start: float  # how large W_Q and W_K start, of what is drawn
     steps: int  # for k = 4; others in proportion to k
-    looks: int  # for k = 4; others in proportion to k
+    n_evals: int  # for k = 4; others in proportion to k
     seeds: int
     mixed: int  # seeds of the mixture, of which only those that learn say in which order
     mixtures: tuple[int, ...]  # k of each mixture
@@ -45,7 +45,7 @@ SIZES: dict[Scale, Size] = {
         schedule="cosine",
         start=0.3,
         steps=1200,
-        looks=48,
+        n_evals=48,
         seeds=8,
         mixed=12,
         mixtures=(2, 4),
@@ -58,7 +58,7 @@ SIZES: dict[Scale, Size] = {
         schedule="constant",
         start=0.1,
         steps=8000,
-        looks=160,
+        n_evals=160,
         seeds=32,
         mixed=32,
         mixtures=(2, 4, 8),
@@ -87,7 +87,7 @@ def curriculum(steps: int, replay: float = 0.0) -> tuple[tuple[int, tuple[float,
     return tuple((steps * begin // 5, only(level, 3, replay)) for level, begin in enumerate(begins))
 
 
-def _setting(size: Size, task: Hops, layers: int | None = None, budgets: int = 1) -> Setting:
+def _setting(size: Size, task: Hops, layers: int | None = None, budgets: int = 1) -> Condition:
     """A setting with so many layers (as many as levels if not said), for so many budgets."""
     model = ModelConfig(
         d_model=size.d,
@@ -105,7 +105,7 @@ def _setting(size: Size, task: Hops, layers: int | None = None, budgets: int = 1
             ("*.W_O", LOUD),
         ),
     )
-    optimiser = Adam(
+    optimizer = Adam(
         lr=size.lr,
         b2=0.98,
         weight_decay=0.01,
@@ -116,24 +116,24 @@ def _setting(size: Size, task: Hops, layers: int | None = None, budgets: int = 1
     spec = Spec(
         task=task,
         model=model,
-        optimiser=optimiser,
+        optimizer=optimizer,
         steps=size.steps * budgets * task.k // 4,
         batch=32,
-        watch="hops",
-        looks=max(1, size.looks * budgets * task.k // 4),
+        metrics="hops",
+        n_evals=max(1, size.n_evals * budgets * task.k // 4),
     )
     is_mixture_of_4 = task.k == 4 and not task.schedule
-    return Setting(spec, size.mixed if is_mixture_of_4 else size.seeds)
+    return Condition(spec, size.mixed if is_mixture_of_4 else size.seeds)
 
 
-def _hard(size: Size, k: int, budgets: int = 1) -> Setting:
+def _hard(size: Size, k: int, budgets: int = 1) -> Condition:
     """Training on k hops alone."""
     levels = Hops(n=size.n, k=k).levels
     schedule = ((0, only(levels - 1, levels)),)
     return _setting(size, Hops(n=size.n, k=k, schedule=schedule), budgets=budgets)
 
 
-def settings(scale: Scale) -> dict[str, Setting]:
+def settings(scale: Scale) -> dict[str, Condition]:
     """Every setting of a scale, by name.
 
     `k=4` is the study's question, the others say how cost grows with k.

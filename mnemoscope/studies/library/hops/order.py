@@ -6,7 +6,7 @@ import numpy as np
 
 from mnemoscope.core.axes import Bool, Float
 from mnemoscope.probes.hops import read_after, silenced
-from mnemoscope.studies.claims import Grid, NotSettledError, Outcome, Pictures
+from mnemoscope.studies.claims import Grid, InconclusiveError, Outcome, Plots
 from mnemoscope.studies.evidence import MIN_SEEDS, Evidence
 from mnemoscope.studies.library.hops.accuracy import (
     KNOWN,
@@ -50,7 +50,7 @@ def _read_mixture(evidence: Evidence, hops: list[int]) -> MixtureSeeds:
     run = evidence.run("mixture/k=4")
     knows = at_end(run, 4) >= KNOWN
     if knows.sum() < MIN_SEEDS:
-        raise NotSettledError(
+        raise InconclusiveError(
             f"{knows.sum()} of {len(knows)} seeds know 4 hops at the end; "
             f"the order needs {MIN_SEEDS} that do."
         )
@@ -106,7 +106,7 @@ def layer_by_layer(evidence: Evidence) -> Outcome:
         "silenced": Grid.of(hops, layers, read.without.mean(axis=0).T),
         "read after": Grid.of(hops, layers, read.after.mean(axis=0).T),
     }
-    pictures = Pictures(
+    pictures = Plots(
         curves=curves(run, "mixture") | curves(shallow, "one layer fewer"), grids=grids
     )
     sentence = _sentence(read, hops, 1 / task.n, shallow)

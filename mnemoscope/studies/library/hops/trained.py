@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mnemoscope.core.axes import Float
-from mnemoscope.studies.claims import Outcome, Pictures, Verdict
+from mnemoscope.studies.claims import Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.hops.accuracy import (
     KNOWN,
@@ -94,7 +94,7 @@ def hard_only(evidence: Evidence) -> Outcome:
     )
     seeds = {"hard only: 4 hops": at_end(run, 4), "mixture: 4 hops": at_end(mixture, 4)}
     seeds |= _finite_steps(steps)
-    pictures = Pictures(curves=curves(longest, "hard") | curves(evidence.run("hard/k=2"), "k = 2"))
+    pictures = Plots(curves=curves(longest, "hard") | curves(evidence.run("hard/k=2"), "k = 2"))
     verdict = _settled(evidence, verdict, "refuted")
     return Outcome(verdict, share, interval, sentence, seeds, pictures)
 
@@ -127,7 +127,7 @@ def by_curriculum(evidence: Evidence) -> Outcome:
         seeds |= {f"{name}: {named(h)}": at_end(run, h) for h in (1, 2, 4)}
         drawn |= curves(run, name)
     verdict = _settled(evidence, verdict, "reproduced")
-    return Outcome(verdict, share, interval, sentence, seeds, Pictures(curves=drawn))
+    return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=drawn))
 
 
 def by_mixture(evidence: Evidence) -> Outcome:
@@ -152,7 +152,7 @@ def by_mixture(evidence: Evidence) -> Outcome:
     seeds = {named(h): at_end(run, h) for h in (1, 2, 4)}
     seeds |= _finite_steps(steps)
     verdict = _settled(evidence, verdict, "reproduced")
-    pictures = Pictures(curves=curves(run, "mixture"))
+    pictures = Plots(curves=curves(run, "mixture"))
     return Outcome(verdict, share, interval, sentence, seeds, pictures)
 
 

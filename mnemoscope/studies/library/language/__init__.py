@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from mnemoscope.studies.claims import Outcome, Study, Test, load_claims
+from mnemoscope.studies.claims import ClaimTest, Outcome, Study, load_claims
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.language import copying, keys, pairs, places
 from mnemoscope.studies.library.language.subject import Subject
@@ -24,7 +24,7 @@ JUDGES: dict[str, Callable[[Subject, Evidence], Outcome]] = {
 def study_of(path: Path | None = None) -> Study:
     """The study of the model at this path; of the one that is found where none is given."""
     subject = Subject(path)
-    tests = [Test(CLAIMS[name], (), partial(judge, subject)) for name, judge in JUDGES.items()]
+    tests = [ClaimTest(CLAIMS[name], (), partial(judge, subject)) for name, judge in JUDGES.items()]
     return Study(
         name="language",
         title="Does any of it hold in a real language model?",
@@ -35,7 +35,7 @@ def study_of(path: Path | None = None) -> Study:
         settings=lambda scale: {},
         tests=tuple(tests),
         on_model=study_of,
-        rests_on=subject.fingerprint,
+        fingerprint=subject.fingerprint,
     )
 
 

@@ -14,7 +14,7 @@ from mnemoscope.core.axes import Array, Bool, Float, Int
 from mnemoscope.models import Edit, replace
 from mnemoscope.models.language import LanguageModel
 from mnemoscope.probes.copying import prefix_score, previous_score, token_losses
-from mnemoscope.studies.claims import Curve, Grid, Outcome, Pictures, Verdict
+from mnemoscope.studies.claims import Curve, Grid, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.language.subject import Subject, batches, rows
 from mnemoscope.studies.statistics import mean_interval
@@ -147,7 +147,7 @@ def _silenced_cases(
     }
 
 
-def _pictures(found: dict[str, dict[str, np.ndarray]], scores: dict[str, np.ndarray]) -> Pictures:
+def _pictures(found: dict[str, dict[str, np.ndarray]], scores: dict[str, np.ndarray]) -> Plots:
     """The loss token by token in every case, and the score of every head."""
     steps = np.arange(1, 2 * PERIOD)
     curves = {name: Curve.over_seeds(steps, each["loss"]) for name, each in found.items()}
@@ -155,7 +155,7 @@ def _pictures(found: dict[str, dict[str, np.ndarray]], scores: dict[str, np.ndar
     for kind in ("prefix", "previous"):
         n_layers, n_heads = scores[kind].shape
         grids[WORDS[kind]] = Grid.of(range(n_layers), range(n_heads), scores[kind])
-    return Pictures(curves=curves, grids=grids)
+    return Plots(curves=curves, grids=grids)
 
 
 def _best(scores: Float[np.ndarray, "layer head"]) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import numpy as np
 from mnemoscope.core.axes import Array, Bool, Float, Int
 from mnemoscope.models.language import LanguageModel
 from mnemoscope.models.language.forward import read_out
-from mnemoscope.studies.claims import Curve, Outcome, Pictures, Verdict
+from mnemoscope.studies.claims import Curve, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.language.places import late
 from mnemoscope.studies.library.language.subject import Subject, padded
@@ -150,4 +150,4 @@ def memory(subject: Subject, evidence: Evidence) -> Outcome:
         "shuffled keys, each layer": hits.shuffled.mean(axis=1),
     }
     found = verdict(own, shuffled, interval)
-    return Outcome(found, value, interval, sentence, by_layer, Pictures(curves=curves))
+    return Outcome(found, value, interval, sentence, by_layer, Plots(curves=curves))

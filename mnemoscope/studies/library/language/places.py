@@ -13,7 +13,7 @@ from mnemoscope.models import replace
 from mnemoscope.models.language import LanguageModel
 from mnemoscope.models.language.forward import read_out
 from mnemoscope.probes.truncation import keep_rank
-from mnemoscope.studies.claims import Grid, NotSettledError, Outcome, Pictures, Verdict
+from mnemoscope.studies.claims import Grid, InconclusiveError, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.language.subject import Subject, batches, padded, rows
 from mnemoscope.studies.statistics import Interval, mean_interval
@@ -207,7 +207,7 @@ def located(subject: Subject, evidence: Evidence) -> Outcome:
     after = answers.cut[best]
     common = held & (before.odds < 0)
     if common.sum() < ENOUGH:
-        raise NotSettledError(
+        raise InconclusiveError(
             f'{subject.name}: "the" is above the place in only {common.sum()} '
             f"of {held.sum()} prompts."
         )
@@ -222,6 +222,6 @@ def located(subject: Subject, evidence: Evidence) -> Outcome:
         f"Madrid, Spain against the: {_example(pairs, before, after)}."
     )
     cases = {"before": before, "after": after, "all late silenced": answers.silenced}
-    pictures = Pictures(grids=_grids(answers, late(subject.model.config.n_layers), held))
+    pictures = Plots(grids=_grids(answers, late(subject.model.config.n_layers), held))
     said = verdict(more, interval, flipped)
     return Outcome(said, value, interval, sentence, _by_prompt(cases, held), pictures)

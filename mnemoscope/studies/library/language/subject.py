@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from mnemoscope.core.axes import Int, Params
-from mnemoscope.core.seeds import SAME, device_mesh, for_each_seed, lanes_for, spread
+from mnemoscope.core.seeds import SAME, device_mesh, for_each_seed, seeds_per_device, shard
 from mnemoscope.models.language import (
     LanguageModel,
     Tokenizer,
@@ -21,7 +21,7 @@ from mnemoscope.models.language import (
     read_tokenizer,
 )
 from mnemoscope.models.language.find import HOW_TO
-from mnemoscope.studies.claims import NotSettledError
+from mnemoscope.studies.claims import InconclusiveError
 
 KNOWN = {"SmolLM2-135M-Instruct.Q4_1": "SmolLM2-135M-Instruct (four-bit, instruction-tuned)"}
 LANES = 4  # batches at once on an accelerator
@@ -78,7 +78,7 @@ class Subject:
     def _installed(self) -> Path:
         """Where the weights are; without any, nothing can be judged."""
         if self.path is None:
-            raise NotSettledError(f"No language model is installed: {HOW_TO}.")
+            raise InconclusiveError(f"No language model is installed: {HOW_TO}.")
         return self.path
 
     @cached_property
@@ -109,11 +109,11 @@ class Subject:
         def one(batch: Any, params: Params) -> Any:
             return f(LanguageModel(model.config, params), batch)
 
-        run = jax.jit(for_each_seed(one, mesh, lanes_for(mesh, n, LANES)))
+        run = jax.jit(for_each_seed(one, mesh, seeds_per_device(mesh, n, LANES)))
 
         def program(each: Any, changed: Params | None = None) -> Any:
             params = model.params | jax.device_put(changed or {}, NamedSharding(mesh, SAME))
-            found = run(spread(mesh, each), params)
+            found = run(shard(mesh, each), params)
             return jax.tree.map(lambda x: np.asarray(x)[:n], found)
 
         return program

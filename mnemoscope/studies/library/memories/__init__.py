@@ -1,9 +1,9 @@
 """The memories study: what a matrix can store, and how it gets there.
 
-What one gradient writes into it, and what an optimiser makes of it.
+What one gradient writes into it, and what an optimizer makes of it.
 """
 
-from mnemoscope.studies.claims import Study, Test, load_claims
+from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.memories import taught, written
 
 CLAIMS = load_claims("memories")
@@ -17,13 +17,13 @@ STUDY = Study(
     ),
     settings=lambda scale: {},
     tests=(
-        Test(CLAIMS["M1"], (), written.outer_products),
-        Test(CLAIMS["M2"], (), taught.capacity_grows),
-        Test(CLAIMS["M3"], (), written.gradient_formula),
-        Test(CLAIMS["M4"], (), written.one_step),
-        Test(CLAIMS["M5"], (), written.sums_of_embeddings),
-        Test(CLAIMS["M6"], (), written.exponents),
-        Test(CLAIMS["M7"], (), taught.what_optimisers_store),
-        Test(CLAIMS["M8"], (), taught.spikes),
+        ClaimTest(CLAIMS["M1"], (), written.outer_products),
+        ClaimTest(CLAIMS["M2"], (), taught.capacity_grows),
+        ClaimTest(CLAIMS["M3"], (), written.gradient_formula),
+        ClaimTest(CLAIMS["M4"], (), written.one_step),
+        ClaimTest(CLAIMS["M5"], (), written.sums_of_embeddings),
+        ClaimTest(CLAIMS["M6"], (), written.exponents),
+        ClaimTest(CLAIMS["M7"], (), taught.what_optimizers_store),
+        ClaimTest(CLAIMS["M8"], (), taught.spikes),
     ),
 )

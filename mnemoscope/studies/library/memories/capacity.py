@@ -27,13 +27,13 @@ from pydantic import Field
 
 from mnemoscope.core.axes import Array, Bool, Float, Int
 from mnemoscope.core.config import Strict
-from mnemoscope.core.seeds import on_devices
+from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.studies.search import largest
-from mnemoscope.theory.memory import on_the_sphere
+from mnemoscope.theory.memory import random_unit_vectors
 
 Size = Annotated[int, Field(ge=1)]
 Weights = dict[str, Array]
-# step, share right before it, parameters, optimiser
+# step, share right before it, parameters, optimizer
 Training = tuple[Array, Array, Weights, optax.OptState]
 
 
@@ -99,8 +99,8 @@ def stores(memory: Memory, room: int, seed: Int[Array, ""], n: Int[Array, ""]) -
     """
     for_inputs, for_outputs, for_w, for_v = jax.random.split(jax.random.key(seed), 4)
     n_outputs = memory.classes or room
-    e = on_the_sphere(room, memory.d, key=for_inputs)
-    u = on_the_sphere(n_outputs, memory.d, key=for_outputs)
+    e = random_unit_vectors(room, memory.d, key=for_inputs)
+    u = random_unit_vectors(n_outputs, memory.d, key=for_outputs)
     answer = jnp.arange(room) % n_outputs
     asked = jnp.arange(room) < n
     offered = jnp.arange(n_outputs) < (n if memory.classes is None else n_outputs)
@@ -118,7 +118,7 @@ def _reaches(
     memory: Memory, loss: Callable[[Weights], tuple[Array, Array]], weights: Weights
 ) -> Bool[Array, ""]:
     """Whether training from these weights comes to the memory's level of right answers."""
-    optimiser = optax.adam(memory.lr)
+    optimizer = optax.adam(memory.lr)
 
     def unfinished(state: Training) -> Array:
         step, right, _, _ = state
@@ -127,12 +127,12 @@ def _reaches(
     def turn(state: Training) -> Training:
         step, _, weights, inner = state
         (_, right), gradient = jax.value_and_grad(loss, has_aux=True)(weights)
-        updates, inner = optimiser.update(gradient, inner)
+        updates, inner = optimizer.update(gradient, inner)
         return step + 1, right, cast(Weights, optax.apply_updates(weights, updates)), inner
 
     # `right` belongs to the parameters before the update, so the last turn looks at what the last
     # step left
-    begin: Training = (jnp.zeros((), int), jnp.zeros(()), weights, optimiser.init(weights))
+    begin: Training = (jnp.zeros((), int), jnp.zeros(()), weights, optimizer.init(weights))
     _, right, _, _ = jax.lax.while_loop(unfinished, turn, begin)
     return right >= memory.level
 
@@ -151,7 +151,7 @@ def capacity(
         room: The largest N that is looked at.
         resolution: Of the search, relative.
     """
-    train = on_devices(lambda each: stores(memory, room, *each), seeds)
+    train = map_over_seeds(lambda each: stores(memory, room, *each), seeds)
     found = largest(lambda n: train((np.arange(seeds), n)), seeds, guess, room, resolution)
     if found.max() < room:
         return found
@@ -172,8 +172,8 @@ def written(d: int, room: int, seed: Int[Array, ""]) -> Int[Array, ""]:
         seed: Of the embeddings.
     """
     for_inputs, for_outputs, *_ = jax.random.split(jax.random.key(seed), 4)
-    e = on_the_sphere(room, d, key=for_inputs)
-    u = on_the_sphere(room, d, key=for_outputs)
+    e = random_unit_vectors(room, d, key=for_inputs)
+    u = random_unit_vectors(room, d, key=for_outputs)
     k = jnp.matmul(e, e.T, precision="highest")
     g = jnp.matmul(u, u.T, precision="highest")
     every = jnp.arange(room)
@@ -201,4 +201,4 @@ def written_capacity(d: int, seeds: int, room: int) -> Int[np.ndarray, "seed"]:
         seeds: How many.
         room: The largest N that is looked at.
     """
-    return on_devices(lambda seed: written(d, room, seed), seeds)(np.arange(seeds))
+    return map_over_seeds(lambda seed: written(d, room, seed), seeds)(np.arange(seeds))

@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 
 from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.core.config import Strict
-from mnemoscope.core.seeds import on_devices
+from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.theory.memory import error_mass, zipf
 
 Size = Annotated[int, Field(ge=1, le=2**24)]
@@ -40,7 +40,7 @@ class Cell(Strict):
     """Draws in a step."""
     samples: Size = 10_240
     """Draws in all, each used once: a multiple of `batch`."""
-    optimiser: Literal["sgd", "adam"] = "sgd"
+    optimizer: Literal["sgd", "adam"] = "sgd"
     norm: bool = False
     """Whether W e_x is normalised before it is read out."""
     learned: bool = False
@@ -117,7 +117,7 @@ def optimise(
 
     def step(free: dict[str, Array], x: Array) -> tuple[dict[str, Array], None]:
         gradient = jax.grad(loss)(free, x)
-        if cell.optimiser == "adam":
+        if cell.optimizer == "adam":
             gradient = {name: g / (jnp.abs(g) + EPS) / cell.d for name, g in gradient.items()}
         return {name: free[name] - rate * g for name, g in gradient.items()}, None
 
@@ -190,11 +190,13 @@ def errors_by_rate(
     """
     each = (np.tile(seeds, len(rates)), np.repeat(np.array(rates, np.float32), len(seeds)))
     one = optimise
-    if cell.optimiser == "sgd" and not cell.norm and not cell.learned:
+    if cell.optimizer == "sgd" and not cell.norm and not cell.learned:
         one = optimise_scores
-        known = on_devices(lambda seed: overlaps(cell, seed), len(seeds), LANES)(np.array(seeds))
+        known = map_over_seeds(lambda seed: overlaps(cell, seed), len(seeds), LANES)(
+            np.array(seeds)
+        )
         each += tuple(np.tile(x, (len(rates), 1, 1)) for x in known)
-    found = on_devices(lambda args: one(cell, *args), len(each[0]), LANES)(each)
+    found = map_over_seeds(lambda args: one(cell, *args), len(each[0]), LANES)(each)
     return found.reshape(len(rates), len(seeds))
 
 

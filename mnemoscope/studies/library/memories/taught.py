@@ -1,6 +1,6 @@
 """M2, M7 and M8: memories that are trained.
 
-How much they hold, which optimiser stores more, and when the loss spikes.
+How much they hold, which optimizer stores more, and when the loss spikes.
 """
 
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mnemoscope.core.axes import Float
-from mnemoscope.studies.claims import Curve, Grid, Outcome, Pictures, Verdict
+from mnemoscope.studies.claims import Curve, Grid, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.memories.capacity import Memory, capacity, written_capacity
 from mnemoscope.studies.library.memories.optimised import Cell, errors_by_rate
@@ -187,7 +187,7 @@ def capacity_grows(evidence: Evidence) -> Outcome:
     )
     value, interval = slopes["linear"]
     by_seed = {SERIES[kind]: each for kind, each in constants.items()}
-    return Outcome(verdict, value, interval, sentence, by_seed, Pictures(curves=_lines(found)))
+    return Outcome(verdict, value, interval, sentence, by_seed, Plots(curves=_lines(found)))
 
 
 def _best(cell: Cell) -> np.ndarray:
@@ -209,7 +209,7 @@ class Stored(NamedTuple):
     large: ByWidth
     """SGD at rate 1, batch 1024."""
     best: dict[str, ByWidth]
-    """At the best rate, batch 256, by optimiser."""
+    """At the best rate, batch 256, by optimizer."""
 
     @property
     def first_row(self) -> ByWidth:
@@ -222,8 +222,8 @@ def _optimised() -> Stored:
     by_rate = {d: errors_by_rate(Cell(d=d), (0.1, 1.0, 10.0)) for d in FIRST_ROW}
     small = {d: errors_by_rate(Cell(d=d, batch=16), (1.0,))[0] for d in FIRST_ROW}
     large = {d: errors_by_rate(Cell(d=d, batch=1024), (1.0,))[0] for d in FIRST_ROW}
-    sgd = {d: _best(Cell(d=d, batch=256, optimiser="sgd")) for d in FIRST_ROW}
-    adam = {d: _best(Cell(d=d, batch=256, optimiser="adam")) for d in FIRST_ROW}
+    sgd = {d: _best(Cell(d=d, batch=256, optimizer="sgd")) for d in FIRST_ROW}
+    adam = {d: _best(Cell(d=d, batch=256, optimizer="adam")) for d in FIRST_ROW}
     return Stored(by_rate, small, large, {"sgd": sgd, "adam": adam})
 
 
@@ -233,15 +233,15 @@ def _gains(stored: Stored) -> dict[str, Float[np.ndarray, "seed"]]:
     adam = stored.best["adam"]
     rates = [stored.by_rate[d][0] - stored.by_rate[d][2] for d in FIRST_ROW]
     batches = [stored.large[d] - stored.small[d] for d in FIRST_ROW]
-    optimisers = [sgd[d] - adam[d] for d in (100, 1000)]
+    optimizers = [sgd[d] - adam[d] for d in (100, 1000)]
     return {
         "rate .1 minus rate 10": np.mean(rates, axis=0),
         "batch 1024 minus batch 16": np.mean(batches, axis=0),
-        "best SGD minus best Adam": np.mean(optimisers, axis=0),
+        "best SGD minus best Adam": np.mean(optimizers, axis=0),
     }
 
 
-def _optimisers_verdict(holds: list[bool], met: bool) -> Verdict:
+def _optimizers_verdict(holds: list[bool], met: bool) -> Verdict:
     """The rule of M7: which statements hold, and whether the first published row is met."""
     if all(holds) and met:
         return "reproduced"
@@ -253,7 +253,7 @@ def _means(errors: ByWidth) -> str:
     return " ".join(f"{each.mean():.4f}" for each in errors.values())
 
 
-def what_optimisers_store(evidence: Evidence) -> Outcome:
+def what_optimizers_store(evidence: Evidence) -> Outcome:
     """M7: what a larger rate, a smaller batch and Adam each gain in error.
 
     Reproduced if all three gains have intervals above 0 and the first published row is met within
@@ -278,7 +278,7 @@ def what_optimisers_store(evidence: Evidence) -> Outcome:
     for kind, by_width in stored.best.items():
         by_seed |= {f"best {kind}, d={d}": each for d, each in by_width.items()}
     value, interval = intervals["rate .1 minus rate 10"]
-    return Outcome(_optimisers_verdict(holds, met), value, interval, sentence, by_seed)
+    return Outcome(_optimizers_verdict(holds, met), value, interval, sentence, by_seed)
 
 
 def two_tokens(rate: float, correlation: float = 0.95, steps: int = 35) -> np.ndarray:
@@ -347,5 +347,5 @@ def spikes(evidence: Evidence) -> Outcome:
         for rate, each in losses.items()
     }
     end = float(losses[10.0][-1])
-    pictures = Pictures(curves=curves, grids=grids)
+    pictures = Plots(curves=curves, grids=grids)
     return Outcome(_spikes_verdict(spike, lower), end, (end, end), sentence, {}, pictures)

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array, Float
-from mnemoscope.core.seeds import on_devices
-from mnemoscope.studies.claims import Curve, Grid, Outcome, Pictures, Verdict
+from mnemoscope.core.seeds import map_over_seeds
+from mnemoscope.studies.claims import Curve, Grid, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.statistics import (
     MOST,
@@ -22,7 +22,7 @@ from mnemoscope.studies.statistics import (
     share_verdict,
     slope,
 )
-from mnemoscope.theory.memory import on_the_sphere, recalled, store, zipf
+from mnemoscope.theory.memory import random_unit_vectors, recalled, store, zipf
 from mnemoscope.theory.one_step import cross_entropy, population_gradient, step_from_zero
 
 D = 256
@@ -52,13 +52,13 @@ LANES = 4  # draws at once on an accelerator
 
 def for_draws(f: Callable[[Array], Any], n: int) -> Any:
     """f(seed) for the seeds 0 .. n - 1, on all devices."""
-    return on_devices(f, n, LANES)(np.arange(n))
+    return map_over_seeds(f, n, LANES)(np.arange(n))
 
 
 def _embeddings(n: int, d: int, seed: Array) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
     """Inputs and outputs on the sphere, one output for each input."""
     keys = jax.random.split(jax.random.key(seed))
-    return on_the_sphere(n, d, key=keys[0]), on_the_sphere(n, d, key=keys[1])
+    return random_unit_vectors(n, d, key=keys[0]), random_unit_vectors(n, d, key=keys[1])
 
 
 def _recalled_share(n: int, n_asked: int, seed: Array) -> Float[Array, ""]:
@@ -327,6 +327,6 @@ def exponents(evidence: Evidence) -> Outcome:
         for at in (0, -1):
             by_seed[f"{name}, d={WIDTHS[at]}"] = errors[:, i, at]
     value, interval = slopes[NAMES[0]]
-    pictures = Pictures(curves=curves, grids=grids)
+    pictures = Plots(curves=curves, grids=grids)
     verdict = _exponents_verdict(slopes, in_samples)
     return Outcome(verdict, value, interval, sentence, by_seed, pictures)

@@ -3,7 +3,7 @@
 And what truncation does about it.
 """
 
-from mnemoscope.studies.claims import Study, Test, load_claims
+from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.noise import judges
 from mnemoscope.studies.library.noise.conditions import settings
 
@@ -15,8 +15,8 @@ STUDY = Study(
     source="Distributional Associations vs In-Context Reasoning (Chen, Bruna, Bietti)",
     settings=settings,
     tests=(
-        Test(CLAIMS["N1"], ("noisy",), judges.early_and_late),
-        Test(CLAIMS["N2"], ("noisy",), judges.truncation),
-        Test(CLAIMS["N3"], (), judges.against_vocabulary),
+        ClaimTest(CLAIMS["N1"], ("noisy",), judges.early_and_late),
+        ClaimTest(CLAIMS["N2"], ("noisy",), judges.truncation),
+        ClaimTest(CLAIMS["N3"], (), judges.against_vocabulary),
     ),
 )

@@ -6,7 +6,7 @@ and 300 steps at rate .1, chosen on seeds that are not among the study's.
 """
 
 from mnemoscope.models import ModelConfig
-from mnemoscope.studies.claims import Scale, Setting
+from mnemoscope.studies.claims import Condition, Scale
 from mnemoscope.tasks import Bigrams
 from mnemoscope.training.optimizers import SGD
 from mnemoscope.training.spec import Spec
@@ -14,7 +14,7 @@ from mnemoscope.training.spec import Spec
 SEEDS = 8
 
 
-def settings(scale: Scale) -> dict[str, Setting]:
+def settings(scale: Scale) -> dict[str, Condition]:
     """The one setting of a scale."""
     full = scale == "full"
     d = 256 if full else 64
@@ -31,10 +31,10 @@ def settings(scale: Scale) -> dict[str, Setting]:
         task=Bigrams(n_triggers=1, length=256 if full else 48, noise=0.5),
         model=model,
         steps=2000 if full else 300,
-        optimiser=SGD(lr=0.03 if full else 0.1, momentum=0.9, weight_decay=1e-4),
+        optimizer=SGD(lr=0.03 if full else 0.1, momentum=0.9, weight_decay=1e-4),
         batch=512 if full else 64,
         snapshots=10,
-        watch="noise",
-        looks=50,
+        metrics="noise",
+        n_evals=50,
     )
-    return {"noisy": Setting(spec, SEEDS)}
+    return {"noisy": Condition(spec, SEEDS)}

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Params
-from mnemoscope.core.seeds import on_devices
+from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.models import Transformer
 from mnemoscope.probes.distraction import distraction
 from mnemoscope.probes.levels import first_reach
 from mnemoscope.probes.truncation import truncated
-from mnemoscope.studies.claims import Curve, NotSettledError, Outcome, Pictures, Verdict
+from mnemoscope.studies.claims import Curve, InconclusiveError, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.statistics import MOST, Interval, share_verdict
 from mnemoscope.tasks import Bigrams
@@ -55,8 +55,8 @@ def early_and_late(evidence: Evidence) -> Outcome:
     10%, partly in between.
     """
     run = evidence.run("noisy")
-    steps = np.array(run.spec.look_steps())
-    seen = {name: x[run.finished] for name, x in run.observed.items()}
+    steps = np.array(run.spec.eval_steps())
+    seen = {name: x[run.finished] for name, x in run.metrics.items()}
     fed = seen["margin of feed-forward"]
     attended = seen["margin of attention"]
     early, late = (first_reach(steps, x, x.max(axis=1) / 2) for x in (fed, attended))
@@ -73,7 +73,7 @@ def early_and_late(evidence: Evidence) -> Outcome:
     curves = {name: Curve.over_seeds(steps, seen[name]) for name in FOLLOWED}
     times = {"feed-forward, for noise": early, "attention, for the right answer": late}
     by_seed = {name: x[np.isfinite(x)] for name, x in times.items()}
-    return Outcome(verdict, share, interval, sentence, by_seed, Pictures(curves=curves))
+    return Outcome(verdict, share, interval, sentence, by_seed, Plots(curves=curves))
 
 
 def _cut(run: Run, cuts: Sequence[Cut]) -> dict[str, Float[np.ndarray, "cut seed"]]:
@@ -98,7 +98,7 @@ def _cut(run: Run, cuts: Sequence[Cut]) -> dict[str, Float[np.ndarray, "cut seed
         found = distraction(clean, model, SAMPLE)
         return {name: found[name] for name in READ}
 
-    found = on_devices(one, len(lanes), LANES)((params, np.array(ranks)))
+    found = map_over_seeds(one, len(lanes), LANES)((params, np.array(ranks)))
     return {name: x.reshape(len(cuts), len(seeds)) for name, x in found.items()}
 
 
@@ -143,7 +143,7 @@ def truncation(evidence: Evidence) -> Outcome:
         for rho in SHARES:
             curves[f"{name}: rho = {rho:g}"] = Curve.over_seeds(steps, by_share[rho][name].T)
             by_seed[f"{name}, rho = {rho:g}"] = last[rho][name]
-    return Outcome(verdict, share, interval, sentence, by_seed, Pictures(curves=curves))
+    return Outcome(verdict, share, interval, sentence, by_seed, Plots(curves=curves))
 
 
 def samples_needed(n: int, draws: int, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -210,7 +210,7 @@ def against_vocabulary(evidence: Evidence) -> Outcome:
             [[first_enough(sizes, hits[rows]) for sizes, hits in there] for rows in resamples]
         )
         if not np.isfinite(again).all():
-            raise NotSettledError(
+            raise InconclusiveError(
                 f"{name.capitalize()} has not learned it "
                 f"from {most} samples for each token in some draws."
             )
@@ -230,4 +230,4 @@ def against_vocabulary(evidence: Evidence) -> Outcome:
         f"Samples needed at N = {', '.join(map(str, vocabularies))}: {table}. "
         f"Slopes against N: {shown}."
     )
-    return Outcome(verdict, value, interval, sentence, {}, Pictures(curves=curves))
+    return Outcome(verdict, value, interval, sentence, {}, Plots(curves=curves))

@@ -3,7 +3,7 @@
 Or does it eliminate what is left?
 """
 
-from mnemoscope.studies.claims import Study, Test, load_claims
+from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.remember import elimination, heads, recall
 from mnemoscope.studies.library.remember.conditions import ANY, PLAIN, SMALL, TWO, WIDE, settings
 
@@ -16,24 +16,24 @@ STUDY = Study(
     settings=settings,
     explore=(TWO, WIDE, SMALL, PLAIN),
     tests=(
-        Test(CLAIMS["R1"], (), elimination.loss_of_the_eliminator),
-        Test(CLAIMS["R2"], (), elimination.counts),
-        Test(CLAIMS["R3"], (PLAIN, f"{PLAIN}/*"), elimination.last_step),
-        Test(CLAIMS["R4"], (PLAIN,), elimination.posterior_by_step),
-        Test(CLAIMS["R5"], (PLAIN,), elimination.below_chance),
-        Test(CLAIMS["R6"], (PLAIN,), elimination.the_trap),
-        Test(CLAIMS["R7"], (PLAIN, SMALL, TWO), elimination.what_loss_shows),
-        Test(CLAIMS["R8"], (SMALL, f"{SMALL}/*"), recall.small_model),
-        Test(CLAIMS["R9"], (WIDE, f"{WIDE}/*"), recall.wide_model),
-        Test(CLAIMS["R10"], (TWO, f"{TWO}/*"), recall.two_heads),
-        Test(CLAIMS["R11"], (PLAIN,), elimination.even_attention),
-        Test(CLAIMS["R12"], (TWO,), heads.roles_of_heads),
-        Test(CLAIMS["R13"], (TWO,), heads.division_of_work),
-        Test(CLAIMS["R14"], (TWO,), heads.attention_and_mlp),
-        Test(CLAIMS["R15"], (TWO,), heads.local_pattern),
-        Test(CLAIMS["R16"], ("repeat/d*h1", "repeat/d*h2"), recall.head_or_width),
-        Test(CLAIMS["R17"], ("plain/v4", PLAIN, "plain/v6"), elimination.storing_or_ruling),
-        Test(CLAIMS["R18"], ("plain/d*h1", "repeat/d*h2"), recall.dimensions),
-        Test(CLAIMS["R19"], (TWO, ANY), recall.other_pairs),
+        ClaimTest(CLAIMS["R1"], (), elimination.loss_of_the_eliminator),
+        ClaimTest(CLAIMS["R2"], (), elimination.counts),
+        ClaimTest(CLAIMS["R3"], (PLAIN, f"{PLAIN}/*"), elimination.last_step),
+        ClaimTest(CLAIMS["R4"], (PLAIN,), elimination.posterior_by_step),
+        ClaimTest(CLAIMS["R5"], (PLAIN,), elimination.below_chance),
+        ClaimTest(CLAIMS["R6"], (PLAIN,), elimination.the_trap),
+        ClaimTest(CLAIMS["R7"], (PLAIN, SMALL, TWO), elimination.what_loss_shows),
+        ClaimTest(CLAIMS["R8"], (SMALL, f"{SMALL}/*"), recall.small_model),
+        ClaimTest(CLAIMS["R9"], (WIDE, f"{WIDE}/*"), recall.wide_model),
+        ClaimTest(CLAIMS["R10"], (TWO, f"{TWO}/*"), recall.two_heads),
+        ClaimTest(CLAIMS["R11"], (PLAIN,), elimination.even_attention),
+        ClaimTest(CLAIMS["R12"], (TWO,), heads.roles_of_heads),
+        ClaimTest(CLAIMS["R13"], (TWO,), heads.division_of_work),
+        ClaimTest(CLAIMS["R14"], (TWO,), heads.attention_and_mlp),
+        ClaimTest(CLAIMS["R15"], (TWO,), heads.local_pattern),
+        ClaimTest(CLAIMS["R16"], ("repeat/d*h1", "repeat/d*h2"), recall.head_or_width),
+        ClaimTest(CLAIMS["R17"], ("plain/v4", PLAIN, "plain/v6"), elimination.storing_or_ruling),
+        ClaimTest(CLAIMS["R18"], ("plain/d*h1", "repeat/d*h2"), recall.dimensions),
+        ClaimTest(CLAIMS["R19"], (TWO, ANY), recall.other_pairs),
     ),
 )

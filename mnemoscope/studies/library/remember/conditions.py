@@ -17,7 +17,7 @@ to zero. A verdict that longer training could overturn is then `undecided`.
 from typing import Literal
 
 from mnemoscope.models import ModelConfig
-from mnemoscope.studies.claims import Scale, Setting
+from mnemoscope.studies.claims import Condition, Scale
 from mnemoscope.tasks import Permutation
 from mnemoscope.training.optimizers import Adam
 from mnemoscope.training.spec import Spec
@@ -63,7 +63,7 @@ def spec(
         return Spec(
             task=task,
             model=model,
-            optimiser=Adam(lr=lr),
+            optimizer=Adam(lr=lr),
             batch=128,
             steps=SOURCE_SAMPLES // 128,
             snapshots=16,
@@ -71,14 +71,14 @@ def spec(
     return Spec(
         task=task,
         model=model,
-        optimiser=Adam(lr=10 * lr, schedule="cosine"),
+        optimizer=Adam(lr=10 * lr, schedule="cosine"),
         batch=64,
         steps=3000 if repeat == "none" else 8000,
         snapshots=12,
     )
 
 
-def settings(scale: Scale) -> dict[str, Setting]:
+def settings(scale: Scale) -> dict[str, Condition]:
     """Every setting by name: what repeats / width and heads / reading of the source.
 
     At `full`, 256 seeds for R8, R9, R10 and R13 and 64 for the rest; at `quick`, 8, and 12 where
@@ -102,4 +102,4 @@ def settings(scale: Scale) -> dict[str, Setting]:
             specs[f"{name}/post"] = spec(scale, d, heads, "first", norm="post")
             specs[f"{name}/lr3e-3"] = spec(scale, d, heads, "first", lr=3e-3)
         specs[f"{PLAIN}/post"] = spec(scale, 16, 1, "none", norm="post")
-    return {name: Setting(each, many.get(name, some)) for name, each in specs.items()}
+    return {name: Condition(each, many.get(name, some)) for name, each in specs.items()}

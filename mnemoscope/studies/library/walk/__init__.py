@@ -3,7 +3,7 @@
 And the arithmetic that the source prints about it.
 """
 
-from mnemoscope.studies.claims import Study, Test, load_claims
+from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.walk import judges
 from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, settings
 
@@ -16,10 +16,10 @@ STUDY = Study(
     settings=settings,
     explore=(ABC,),
     tests=(
-        Test(CLAIMS["W1"], (ABC, MLP, POST, PRE), judges.learns),
-        Test(CLAIMS["W2"], (ABC,), judges.answers),
-        Test(CLAIMS["W3"], (), judges.sums),
-        Test(CLAIMS["W4"], (), judges.directions),
-        Test(CLAIMS["W5"], (ABC,), judges.facts),
+        ClaimTest(CLAIMS["W1"], (ABC, MLP, POST, PRE), judges.learns),
+        ClaimTest(CLAIMS["W2"], (ABC,), judges.answers),
+        ClaimTest(CLAIMS["W3"], (), judges.sums),
+        ClaimTest(CLAIMS["W4"], (), judges.directions),
+        ClaimTest(CLAIMS["W5"], (ABC,), judges.facts),
     ),
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.numerics import fixed_numerics
-from mnemoscope.execution.local import compiled, obtain, use_all_devices
+from mnemoscope.execution.local import compile_cache_dir, load_or_train, use_all_devices
 from mnemoscope.probes.walk import Walk, walk
 from mnemoscope.store import Store
 from mnemoscope.studies.library.walk.conditions import ABC, settings
@@ -53,9 +53,9 @@ def chosen(
         run = store.load(row)
         name = f"run {row.id}"
     else:
-        use_all_devices(compiled())
+        use_all_devices(compile_cache_dir())
         setting = settings("quick")[ABC]
-        run = obtain(store, setting.spec, range(setting.seeds), progress)
+        run = load_or_train(store, setting.spec, range(setting.seeds), progress)
         name = "the ABC model"
     picked = run.seeds[0] if seed is None else seed
     run.model(picked)  # says which seeds there are

@@ -2,7 +2,7 @@
 
 The source: the pattern ABC repeated, vocabulary 3, two dimensions, context 3, one layer with one
 head, biases in the packed QKV, learned positions, a read-out without bias; one seed. Feed-forward,
-norm and optimiser are not published. Our plain reading has neither feed-forward nor norm and takes
+norm and optimizer are not published. Our plain reading has neither feed-forward nor norm and takes
 Adam; the other readings add a feed-forward layer, or a norm after each sum, or before each part.
 
 With two dimensions a norm leaves one number: (x, y) becomes (s, -s) with
@@ -14,7 +14,7 @@ place where s is neither.
 from typing import Literal
 
 from mnemoscope.models import ModelConfig
-from mnemoscope.studies.claims import Scale, Setting
+from mnemoscope.studies.claims import Condition, Scale
 from mnemoscope.tasks import Cycle
 from mnemoscope.training.optimizers import Adam
 from mnemoscope.training.spec import Spec
@@ -36,14 +36,14 @@ def spec(scale: Scale, *, d_mlp: int = 0, norm: Literal["none", "pre", "post"] =
     return Spec(
         task=Cycle(),
         model=ModelConfig(d_model=2, n_heads=1, d_mlp=d_mlp, norm=norm, unembed_bias=False),
-        optimiser=Adam(lr=0.01),
+        optimizer=Adam(lr=0.01),
         batch=16,
         steps=20_000 if scale == "full" else 4000,
         snapshots=12,
     )
 
 
-def settings(scale: Scale) -> dict[str, Setting]:
+def settings(scale: Scale) -> dict[str, Condition]:
     """Every setting by name; 64 seeds of each at `quick`, 256 at `full`."""
     seeds = 256 if scale == "full" else 64
     specs = {
@@ -52,4 +52,4 @@ def settings(scale: Scale) -> dict[str, Setting]:
         POST: spec(scale, norm="post"),
         PRE: spec(scale, norm="pre"),
     }
-    return {name: Setting(each, seeds) for name, each in specs.items()}
+    return {name: Condition(each, seeds) for name, each in specs.items()}
