@@ -21,7 +21,7 @@ def planted(
     spec: Spec,
     seeds: int = SEEDS,
     *,
-    observed: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
     params: Any = None,
     losses: float = 0.0,
     finite_steps: Mapping[int, int] | None = None,
@@ -42,11 +42,11 @@ def planted(
         np.array([spec.steps]),
         np.full((seeds, 1), losses),
         done,
-        {name: _looks(spec, seeds, value) for name, value in (observed or {}).items()},
+        {name: _evals(spec, seeds, value) for name, value in (metrics or {}).items()},
     )
 
 
-def _looks(spec: Spec, seeds: int, value: Any) -> np.ndarray:
+def _evals(spec: Spec, seeds: int, value: Any) -> np.ndarray:
     """What was observed, with its seed axis."""
     rows = np.asarray(value, float)
     looks = len(spec.eval_steps())

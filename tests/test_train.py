@@ -304,13 +304,15 @@ def test_training_learns_what_the_oracle_knows():
 
 @pytest.mark.parametrize("seeds", [[], [1, 1], [-1]])
 def test_seeds_that_cannot_be(seeds):
-    with pytest.raises(UserError, match="seeds must be different whole numbers from 0 up"):
+    with pytest.raises(
+        UserError, match="seeds must be a number of seeds or different whole numbers from 0 up"
+    ):
         fit(SMALL, seeds)
 
 
-@pytest.mark.parametrize("seeds", [8, [0.5], ["1"], None])
+@pytest.mark.parametrize("seeds", [0, -3, True, [0.5], ["1"], None])
 def test_seeds_that_are_no_seeds(seeds):
-    with pytest.raises(UserError, match=re.escape(f"for example range(8), got {seeds!r}")):
+    with pytest.raises(UserError, match=re.escape(f"for example 8 or range(8), got {seeds!r}")):
         different_seeds(seeds)
 
 
@@ -319,8 +321,17 @@ def test_seeds_of_every_whole_kind():
         different_seeds(np.arange(3))
         == different_seeds(jnp.arange(3))
         == different_seeds(range(3))
+        == different_seeds(3)
         == (0, 1, 2)
     )
+
+
+def test_a_run_and_its_models_fit_a_line():
+    run = fit(SMALL, 2)
+    assert run.seeds == (0, 1)
+    assert repr(run).startswith("<Run of permutation: 2 seeds, 70 steps of 16, 2 finished; loss ")
+    assert repr(run.model(0)) == "<Transformer: 1 layers, 2 heads, d_model 8, d_mlp 8, norm none>"
+    assert len(repr(run)) < 120
 
 
 def test_asking_for_a_seed_that_was_not_run():

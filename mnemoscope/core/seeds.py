@@ -22,15 +22,17 @@ OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"  # what a device says of which too much was
 
 
 def different_seeds(seeds: Any) -> tuple[int, ...]:
-    """The seeds that a caller asks for, as whole numbers; anything else is refused, not rounded."""
+    """The seeds that a caller asks for: 16 means 0 to 15. Anything else is refused, not rounded."""
+    counted = isinstance(seeds, int) and not isinstance(seeds, bool)
+    numbers: Any = range(seeds) if counted else seeds
     try:
-        wanted = tuple(index(seed) for seed in seeds)
+        wanted = tuple(index(seed) for seed in numbers)
     except TypeError:
         wanted = ()
     if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
         raise UserError(
-            "seeds must be different whole numbers from 0 up, at least one, "
-            f"for example range(8), got {seeds!r}"
+            "seeds must be a number of seeds or different whole numbers from 0 up, at least one, "
+            f"for example 8 or range(8), got {seeds!r}"
         )
     return wanted
 

@@ -28,6 +28,9 @@ class Cache(Mapping[str, Array]):
         self.config = config
         self.trace = dict(trace)
 
+    def __repr__(self) -> str:
+        return f"<Cache of {len(self.trace)} sites: {', '.join(self.trace)}>"
+
     def __getitem__(self, name: str | tuple[str, int]) -> Array:
         return self.trace[full_site_name(self.config, name)]
 
@@ -50,7 +53,7 @@ def row_of(tokens: object) -> np.ndarray:
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Transformer:
     """One model of one seed. Being a pytree, it goes through `jit` and `vmap` like an array."""
 
@@ -58,6 +61,13 @@ class Transformer:
     """Its shape."""
     params: Params
     """Its weights by name."""
+
+    def __repr__(self) -> str:
+        config = self.config
+        return (
+            f"<Transformer: {config.n_layers} layers, {config.n_heads} heads, d_model "
+            f"{config.d_model}, d_mlp {config.d_mlp}, norm {config.norm}>"
+        )
 
     def __call__(self, tokens: Tokens, edits: Iterable[Edit] = ()) -> Logits:
         """Logits after every token of one sequence."""

@@ -70,7 +70,7 @@ class Checkpointer(Protocol):
 @fixed_numerics()
 def fit(
     spec: Spec,
-    seeds: Sequence[int],
+    seeds: int | Sequence[int],
     observe: Observe | None = None,
     progress: Progress | None = None,
     checkpointer: Checkpointer | None = None,

@@ -21,7 +21,7 @@ from mnemoscope.training.worlds import draw_worlds, hash_worlds
 MOST_NAMED = 16  # seeds that a sentence names before it counts the rest
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """The outcome of `fit`: weights at the snapshots, the loss curve, what was observed, and how
     each seed ended."""
@@ -38,7 +38,7 @@ class Run:
     losses: Float[np.ndarray, "seed stop"]
     # how many steps had a finite loss
     finite_steps: Int[np.ndarray, "seed"]
-    # by name of what was read; the steps are `spec.look_steps()`
+    # by name of what was read; the steps are `spec.eval_steps()`
     metrics: dict[str, Shaped[np.ndarray, "seed look ..."]] = field(default_factory=dict)
     # of the world that each seed was trained in; None where it was not kept (0.1)
     world_hashes: UInt[np.ndarray, "seed 32"] | None = None
@@ -107,6 +107,13 @@ class Run:
                 f"it was trained in (Spec {self.spec.digest()}, "
                 f"{', '.join(described(self.origins))}); 'mnemoscope runs --delete' and train again"
             )
+
+    def __repr__(self) -> str:
+        return (
+            f"<Run of {self.spec.task.kind}: {len(self.seeds)} seeds, {self.spec.steps:,} steps of "
+            f"{self.spec.batch}, {self.finished.sum()} finished; "
+            f"loss {self.losses[:, -1].mean():.4g}, {len(self.spec.snapshot_steps())} snapshots>"
+        )
 
     def _repr_html_(self) -> str:
         title = (
