@@ -87,7 +87,7 @@ def test_the_capacity_found_is_the_edge(monkeypatch, level):
     """Trained memories store what was found and not one more, says the program that bisection asked (another rounds otherwise)."""
     memory, asked = Memory(d=6, steps=400, level=level), []
     monkeypatch.setattr(
-        memories, "on_devices", lambda f, n: asked.append(map_over_seeds(f, n)) or asked[-1]
+        memories, "map_over_seeds", lambda f, n: asked.append(map_over_seeds(f, n)) or asked[-1]
     )
     found = capacity(memory, 4, guess=6, room=24, resolution=0.0)
     (ask,) = asked

@@ -60,7 +60,9 @@ def always_kept(monkeypatch):
     monkeypatch.setattr(local, "KEEP_SECONDS", 0)
     monkeypatch.setattr(local._StoreCheckpointer, "is_due", lambda self: True)
     monkeypatch.setattr(
-        Store, "keep_part", lambda self, name, *rest: kept.append(name) or real(self, name, *rest)
+        Store,
+        "save_checkpoint",
+        lambda self, name, *rest: kept.append(name) or real(self, name, *rest),
     )
     return kept
 
@@ -112,7 +114,7 @@ def test_a_kept_block_that_cannot_be_trusted_is_trained_from_the_start(
 WORKER = """
 import json, sys
 from mnemoscope.execution import local
-from mnemoscope.execution.local import obtain
+from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
 from mnemoscope.training.spec import Spec
 from mnemoscope.store import Store
@@ -126,7 +128,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 for steps in (3, 4, 5):
     model = ModelConfig(d_model=4, n_heads=1, d_mlp=0)
-    obtain(Store(sys.argv[1]), Spec(task=Permutation(n_symbols=2), model=model, steps=steps, batch=2), range(6))
+    load_or_train(Store(sys.argv[1]), Spec(task=Permutation(n_symbols=2), model=model, steps=steps, batch=2), range(6))
     for i in range(40):
         store.keep_finding(f"{sys.argv[2]} {steps} {i}", {"i": i})
         store.write_text(f"ledger/quick/{sys.argv[2]}.json", str(i))
@@ -170,7 +172,7 @@ def test_several_processes_on_one_store_lose_nothing_and_repeat_nothing(tmp_path
 HOLDER = """
 import sys, time
 from mnemoscope.store import Store
-with Store(sys.argv[1]).alone("x"):
+with Store(sys.argv[1]).lock("x"):
     print("held", flush=True)
     time.sleep(60)
 """

@@ -26,7 +26,7 @@ def test_what_does_not_fit_is_measured_with_fewer_seeds_at_once(monkeypatch):
         return run
 
     monkeypatch.setattr(seeds, "for_each_seed", small_device)
-    monkeypatch.setattr(seeds, "lanes_for", lambda mesh, n, at_most: at_most)
+    monkeypatch.setattr(seeds, "seeds_per_device", lambda mesh, n, at_most: at_most)
     squares = seeds.map_over_seeds(lambda x: x**2, 9, at_most=8)
     with pytest.warns(
         RuntimeWarning,

@@ -54,7 +54,7 @@ class Evidence:
         Args:
             scale: the scale at which the study runs.
             settings: every setting of the scale, by name.
-            obtain: trains a setting, or reads it from the store.
+            load_or_train: trains a setting, or reads it from the store.
         """
         self.scale = scale
         self.settings = settings

@@ -64,7 +64,8 @@ def batch_loss(
         batch: sequences, targets and weights, with a leading batch axis.
         read: the positions at which the loss is read.
         plain: whether to insist on the plain forward pass.
-        asks_from: the token that ends every sequence, where there is one and the loss is read there
+        query_token: the token that ends every sequence, where there is one and the loss is read
+            there
             alone.
     """
     rows = np.array(read)

@@ -49,7 +49,7 @@ def last_logits(
         config: The model, for which `applies` is true.
         params: Its parameters by name.
         tokens: A batch of sequences; the last token of each must be `query_token`.
-        asks_from: The token that asks.
+        query_token: The token that asks.
     """
     p = {name: jnp.asarray(value) for name, value in params.items()}
     embedding = p["embed.W_E"]
