@@ -65,8 +65,7 @@ def batch_loss(
         read: the positions at which the loss is read.
         plain: whether to insist on the plain forward pass.
         query_token: the token that ends every sequence, where there is one and the loss is read
-            there
-            alone.
+            there alone.
     """
     rows = np.array(read)
     d_vocab = params["embed.W_E"].shape[0]
