@@ -41,8 +41,8 @@ from mnemoscope import cli
 from mnemoscope.core.config import Strict
 from mnemoscope.core.errors import UserError
 from mnemoscope.execution import local
-from mnemoscope.models import ModelConfig, parameter_shapes
-from mnemoscope.models.language import LanguageConfig, read_model, read_tokenizer
+from mnemoscope.models import Init, ModelConfig, parameter_shapes
+from mnemoscope.models.language import read_model, read_tokenizer
 from mnemoscope.report import results
 from mnemoscope.report.figures import claim_figures
 from mnemoscope.store import RunRow, Store
@@ -301,16 +301,28 @@ def configurations() -> dict[str, tuple[type[Strict], Any]]:
     )
     wide = ModelConfig(
         frozen=("*.W_E",),
-        constant=(("*.W_Q", 0.5),),
-        scaled=(("*.W_V", 2.0),),
+        init=Init(constant=(("*.W_Q", 0.5),), scale=(("*.W_V", 2.0),)),
         mlp_layers=(0,),
-        head_dim=4,
+        d_head=4,
+    )
+    llama = ModelConfig(
+        d_model=8,
+        n_key_value_heads=1,
+        d_mlp=8,
+        n_ctx=8,
+        norm="pre",
+        norm_type="rms",
+        act="silu",
+        gated_mlp=True,
+        positions="rotary",
+        rotary_dim=4,
+        rotary_base=100.0,
     )
     release = {"unfreeze_at": [["*.W_Q", 2]], "metrics": "bigrams", "n_evals": 4}
     found: dict[str, tuple[type[Strict], Any]] = {}
     for task in tasks:
         found[f"Spec {task.kind}"] = Spec, json.loads(Spec(task=task).model_dump_json()) | release  # type: ignore[attr-defined]
-    square = ModelConfig(identity=("*.W_Q",), d_model=4, n_heads=1)
+    square = ModelConfig(init=Init(identity=("*.W_Q",)), d_model=4, n_heads=1)
     finding = Finding(
         verdict="partly",
         value=1.0,
@@ -322,6 +334,7 @@ def configurations() -> dict[str, tuple[type[Strict], Any]]:
     )
     more = (
         wide,
+        llama,
         square,
         Adam(warmup=2, clip=1.0),
         SGD(),
@@ -335,9 +348,6 @@ def configurations() -> dict[str, tuple[type[Strict], Any]]:
             type(each),
             json.loads(each.model_dump_json()),
         )
-    found["Llama"] = LanguageConfig, LanguageConfig(
-        kind="llama", n_layers=1, d_model=8, n_heads=2, n_kv_heads=1, d_head=4, d_mlp=8, d_vocab=9, n_ctx=8, rotary_dims=4,
-        rotary_base=100.0, norm_eps=1e-5, tied=False).model_dump(mode="json")  # fmt: skip
     return found
 
 

@@ -24,7 +24,8 @@ import jax
 import numpy as np
 from pydantic_core import PydanticUndefined
 
-from mnemoscope.models import ModelConfig
+from mnemoscope.core.config import Strict
+from mnemoscope.models import Init, ModelConfig
 from mnemoscope.studies.discover import STUDIES
 from mnemoscope.tasks import Bigrams, Cycle, Facts, Hops, Permutation, Task
 from mnemoscope.training.loop import fit
@@ -39,8 +40,8 @@ STEPS = 20
 
 ONE_HEAD = ModelConfig(d_model=8, n_heads=1, d_mlp=8)
 BAG = ModelConfig(
-    d_model=8, n_heads=1, head_dim=8, d_mlp=8, positions=False, attn_residual=False,
-    attention="linear", bias=False, unit_embeddings=True,
+    d_model=8, n_heads=1, d_head=8, d_mlp=8, positions="none", attn_residual=False,
+    attention="linear", bias=False, init=Init(embeddings="unit"),
 )  # fmt: skip
 
 
@@ -95,6 +96,17 @@ TASKS = {
 CLASSES = (Permutation, Cycle, Bigrams, Facts, Hops, ModelConfig, Adam, SGD, Spec)
 
 
+def _stored_defaults(cls: type[Strict]) -> dict[str, Any]:
+    """Every field's default, by the names that 0.1 had for the fields that it had."""
+    defaults = {name: field.default for name, field in cls.model_fields.items()}
+    if cls is not ModelConfig:
+        return cls.to_stored(defaults)
+    # 0.1 wrote None for sizes that are left out, and had the start of parameters among the rest
+    sizes = dict.fromkeys(("d_head", "n_key_value_heads", "rotary_dim"))
+    start = {name: field.default for name, field in Init.model_fields.items()}
+    return cls.to_stored(defaults | sizes | {"init": start})
+
+
 def specs() -> dict[str, Any]:
     """Every study's Specs with their digests, and every field's default."""
     found = {
@@ -109,10 +121,8 @@ def specs() -> dict[str, Any]:
     }
     defaults = {
         cls.__name__: {
-            cls.stored_names.get(name, name): "required"
-            if field.default is PydanticUndefined
-            else repr(field.default)
-            for name, field in cls.model_fields.items()
+            name: "required" if default is PydanticUndefined else repr(default)
+            for name, default in _stored_defaults(cls).items()
         }
         for cls in CLASSES
     }

@@ -33,7 +33,7 @@ SHAPES = {
     "no biases": {"bias": False},
     "no bias at the read-out": {"unembed_bias": False},
     "tied": {"tied": True},
-    "wide heads": {"head_dim": 3},
+    "wide heads": {"d_head": 3},
     "both ways": {"causal": False},
     "frozen": {"frozen": ("*.W_E",), "scaled": (("*.W_O", 2.0),)},
 }
@@ -119,7 +119,7 @@ def test_without_our_header_it_is_the_model_that_transformer_lens_has(tmp_path):
         ({"norm": "post"}, "norm='post'"),
         ({"act": "linear"}, "act='linear'"),
         ({"n_layers": 2, "mlp_layers": (1,)}, "mlp_layers=(1,)"),
-        ({"positions": False}, "positions=False"),
+        ({"positions": "none"}, "positions='none'"),
         ({"attention": "linear"}, "attention='linear'"),
         ({"attn_residual": False}, "attn_residual=False"),
     ],

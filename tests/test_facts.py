@@ -563,12 +563,12 @@ def test_what_is_written_for_plain_transformers_says_no():
     run = fit(tiny(STUDY.settings("quick")["linear"].spec), range(1))
     with pytest.raises(
         UserError,
-        match="a walk is written for a plain transformer's attention; this model has positions=False",
+        match="the walk has no positions='none'",
     ):
         walk(run.model(0), [0, 1, 40], TASK.token_names)
     with pytest.raises(
         UserError,
-        match=r"the explorer shows plain transformers that answer in tokens; run [0-9a-f]+ has positions=False",
+        match=r"the explorer cannot show run [0-9a-f]+, whose model has positions='none'",
     ):
         pack_run(piece_of(run, "x", (0,)))
     with pytest.raises(ValueError, match="metrics='facts' reads the task 'facts', got 'cycle'"):
@@ -576,7 +576,7 @@ def test_what_is_written_for_plain_transformers_says_no():
 
 
 def test_a_model_without_positions_takes_prompts_of_any_length():
-    config = ModelConfig(d_model=4, n_heads=1, positions=False)
+    config = ModelConfig(d_model=4, n_heads=1, positions="none")
     model = Transformer(config, init(config, 5, 3, key=jax.random.key(0)))
     assert model.run_with_cache([1, 2, 3, 4, 0, 1])[0].shape == (6, 5)
     with pytest.raises(UserError, match="a prompt is one row of 1 or more whole numbers"):

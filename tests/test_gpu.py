@@ -12,6 +12,7 @@ import traceback
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
@@ -25,6 +26,7 @@ from mnemoscope.core.errors import Notice
 from mnemoscope.execution import local, retrain
 from mnemoscope.models import ModelConfig, parameter_shapes
 from mnemoscope.models.rewrites import gpu_kernel
+from mnemoscope.models.rewrites.table import REWRITES
 from mnemoscope.store import Store
 from mnemoscope.tasks import Example, Permutation
 from mnemoscope.training.loop import fit
@@ -70,11 +72,15 @@ def test_the_kernel_has_the_loss_and_gradient_of_the_plain_pass():
         }
         tokens, targets = jnp.asarray(rng.integers(0, D_VOCAB, (2, 2 * gpu_kernel.CHUNK, N_CTX)))
         batch = Example(tokens, targets, jnp.ones(tokens.shape))
+        task = SimpleNamespace(loss_positions=READ)
+        rewrite = next(each for each in REWRITES if each.name == "pair tables")
         assert gpu_kernel.applies(D_VOCAB * N_CTX, len(tokens))
 
-        def route(p, plain, config=config, batch=batch):
+        def route(p, plain, config=config, batch=batch, task=task, rewrite=rewrite):
             with jax.default_matmul_precision("highest"):
-                return jax.value_and_grad(lambda p: batch_loss(config, p, batch, READ, plain))(p)
+                return jax.value_and_grad(
+                    lambda p: batch_loss(task, config, p, batch, None if plain else rewrite)
+                )(p)
 
         lowered = jax.jit(lambda p, route=route: route(p, False)).lower(params)
         assert "triton" in lowered.as_text().lower(), "the kernel is in the program"

@@ -15,8 +15,9 @@ from planted import SEEDS, evidence_of, planted, silent
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.explorer import pack_run
-from mnemoscope.models import ModelConfig, Transformer, knock_out_head
-from mnemoscope.models.rewrites import pair_tables, score_tables, token_counts
+from mnemoscope.models import Init, ModelConfig, Transformer, knock_out_head
+from mnemoscope.models.rewrites import pair_tables, score_tables
+from mnemoscope.models.rewrites.table import choose_rewrite
 from mnemoscope.probes.hops import by_level, read_after, silenced
 from mnemoscope.probes.walk import walk
 from mnemoscope.report.site import piece_of
@@ -188,9 +189,11 @@ def test_the_loss_reads_each_sequence_after_its_layer(causal):
     task = Hops(n=3, k=4)
     _, batch = drawn(task, n=12)
     config = ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, bias=False, causal=causal)
-    assert (pair_tables.applies(config, 3, 12) and score_tables.applies(config)) == causal, (
+    supported = pair_tables.SUPPORT.why_not(config) is None
+    assert supported == (score_tables.SUPPORT.why_not(config) is None) == causal, (
         "a causal one would have a faster way"
     )
+    assert choose_rewrite(config, task) is None
     params = init(config, 3, 12, key=jax.random.key(0))
     assert batch.layer is not None
     each = []
@@ -202,7 +205,7 @@ def test_the_loss_reads_each_sequence_after_its_layer(causal):
         log_p = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
         each.append(-log_p[np.arange(12), np.asarray(targets)].mean())
     expected = np.mean(each)
-    loss_of = jax.jit(lambda batch: batch_loss(config, params, batch, task.loss_positions))
+    loss_of = jax.jit(lambda batch: batch_loss(task, config, params, batch, rewrite=None))
     descend = jax.jit(lambda batch: loss_and_gradient(task, config, params, {}, batch))
     np.testing.assert_allclose(loss_of(batch), expected, rtol=1e-5)
     np.testing.assert_allclose(descend(batch)[0], expected, rtol=1e-5)
@@ -216,7 +219,10 @@ def test_the_loss_reads_each_sequence_after_its_layer(causal):
 
 def test_scaled_parameters_start_so_many_times_as_large():
     config = ModelConfig(
-        d_model=8, n_heads=1, n_layers=2, scaled=(("*.W_Q", 0.1), ("blocks.1.attn.W_K", 3.0))
+        d_model=8,
+        n_heads=1,
+        n_layers=2,
+        init=Init(scale=(("*.W_Q", 0.1), ("blocks.1.attn.W_K", 3.0))),
     )
     plain, scaled = (
         init(c, 3, 4, key=jax.random.key(0))
@@ -225,23 +231,23 @@ def test_scaled_parameters_start_so_many_times_as_large():
     for name, x in plain.items():
         factor = 0.1 if name.endswith("W_Q") else 3.0 if name == "blocks.1.attn.W_K" else 1.0
         np.testing.assert_allclose(scaled[name], factor * np.asarray(x), rtol=1e-6)
-    with pytest.raises(UserError, match=r"unknown parameter in scaled '\*.W_X'"):
-        ModelConfig(scaled=(("*.W_X", 0.1),))
+    with pytest.raises(UserError, match=r"unknown parameter in init.scale '\*.W_X'"):
+        ModelConfig(init=Init(scale=(("*.W_X", 0.1),)))
 
 
 def test_orthogonal_embeddings_are_of_their_usual_length():
-    config = ModelConfig(d_model=16, n_heads=1, orthogonal=True)
+    config = ModelConfig(d_model=16, n_heads=1, init=Init(orthogonal=True))
     params = init(config, 3, 12, key=jax.random.key(0))
     rows = np.concatenate([params["embed.W_E"], params["pos_embed.W_pos"]])
     np.testing.assert_allclose(rows @ rows.T, 16 * np.eye(15), atol=1e-4)
-    plain = init(config.model_copy(update={"orthogonal": False}), 3, 12, key=jax.random.key(0))
+    plain = init(config.model_copy(update={"init": Init()}), 3, 12, key=jax.random.key(0))
     assert all(
         np.array_equal(x, plain[name])
         for name, x in params.items()
         if name.startswith(("blocks", "unembed"))
     )
     bag_of = init(
-        ModelConfig(d_model=4, n_heads=1, orthogonal=True, positions=False),
+        ModelConfig(d_model=4, n_heads=1, positions="none", init=Init(orthogonal=True)),
         3,
         9,
         key=jax.random.key(0),
@@ -251,7 +257,7 @@ def test_orthogonal_embeddings_are_of_their_usual_length():
     )
     with pytest.raises(
         UserError,
-        match="orthogonal=True needs a width of at least 17, for so many embeddings, got 16",
+        match=r"init.orthogonal=True needs a width of at least 17, for so many embeddings, got 16",
     ):
         init(config, 3, 14, key=jax.random.key(0))
 
@@ -259,14 +265,11 @@ def test_orthogonal_embeddings_are_of_their_usual_length():
 def test_what_is_written_for_plain_transformers_says_no():
     task = Hops(n=3, k=2)
     model = ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False)
-    assert model.unusual == ("causal=False",)
-    assert not pair_tables.applies(model, 3, 6)
-    assert not score_tables.applies(model)
-    assert not token_counts.applies(model, task.query_token)
+    for rewrite in (pair_tables, score_tables):
+        assert rewrite.SUPPORT.why_not(model) == "causal=False (allowed: left out)"
+    assert choose_rewrite(model, task) is None
     run = fit(Spec(task=task, model=model, steps=2, batch=2), range(1))
-    with pytest.raises(
-        UserError, match="a plain transformer's attention; this model has causal=False"
-    ):
+    with pytest.raises(UserError, match=r"the walk has no causal=False \(allowed: left out\)"):
         walk(run.model(0), [0, 1, 2], task.token_names)
     with pytest.raises(UserError, match=r"run [0-9a-f]+ has causal=False"):
         pack_run(piece_of(run, "x", (0,)))

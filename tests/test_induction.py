@@ -9,7 +9,7 @@ import pytest
 from compiled import batch_of, forward, init
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.models import ModelConfig, Transformer
+from mnemoscope.models import Init, ModelConfig, Transformer
 from mnemoscope.probes.memories import (
     bigram_memory,
     first_keys,
@@ -115,7 +115,7 @@ def test_a_feed_forward_layer_that_holds_the_bigrams_is_at_zero():
     """With embeddings and read-out the identity, W_F = log pi_b gives pi_b back; a flat one is ln N - entropy away."""
     bigrams = np.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1 / 3, 1 / 3, 1 / 3]])
     config = simplified_model(
-        3, d_mlp=3, act="linear", mlp_layers=(1,), identity=("*.attn.W_Q", "*.W_in")
+        3, d_mlp=3, act="linear", mlp_layers=(1,), init=Init(identity=("*.attn.W_Q", "*.W_in"))
     )
     params = init(config, 3, 4, key=jax.random.key(0))
     params |= {

@@ -36,7 +36,7 @@ CONFIGS = {
     "no biases": ModelConfig(d_model=8, n_heads=2, d_mlp=16, norm="pre", bias=False),
     "no bias at the read-out": ModelConfig(d_model=8, n_heads=2, d_mlp=16, unembed_bias=False),
     "tied": ModelConfig(d_model=8, n_heads=2, d_mlp=16, tied=True),
-    "wide heads, both ways": ModelConfig(d_model=8, n_heads=2, head_dim=5, d_mlp=16, causal=False),
+    "wide heads, both ways": ModelConfig(d_model=8, n_heads=2, d_head=5, d_mlp=16, causal=False),
 }
 
 

@@ -10,13 +10,18 @@ import pytest
 from safetensors.numpy import save_file
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.models import knock_out_head, knock_out_mlp, patch, replace
+from mnemoscope.models import (
+    ModelConfig,
+    Transformer,
+    forward,
+    knock_out_head,
+    knock_out_mlp,
+    patch,
+    replace,
+)
 from mnemoscope.models.language import (
-    LanguageConfig,
-    LanguageModel,
     Tokenizer,
     find_weights,
-    forward,
     read_model,
     read_tokenizer,
 )
@@ -595,10 +600,26 @@ def test_the_real_model_continues_as_it_should(monkeypatch):
     path = find_weights()
     assert path is not None
     model, tokenizer = read_model(path), read_tokenizer(path)
-    assert model.config == LanguageConfig(
-        kind="llama", n_layers=30, d_model=576, n_heads=9, n_kv_heads=3, d_head=64, d_mlp=1536, d_vocab=49_152, n_ctx=8192,
-        rotary_dims=64, rotary_base=1e5, norm_eps=float(np.float32(1e-5)), tied=True,
-    )  # fmt: skip
+    assert model.d_vocab == 49_152
+    assert model.config == ModelConfig(
+        n_layers=30,
+        d_model=576,
+        n_heads=9,
+        n_key_value_heads=3,
+        d_head=64,
+        d_mlp=1536,
+        n_ctx=8192,
+        norm="pre",
+        norm_type="rms",
+        norm_eps=float(np.float32(1e-5)),
+        bias=False,
+        act="silu",
+        gated_mlp=True,
+        positions="rotary",
+        rotary_dim=64,
+        rotary_base=1e5,
+        tied=True,
+    )
     known = {
         "The capital of France is": " Paris", "Monday, Tuesday, Wednesday, Thursday,": " Friday", "The opposite of hot is": " cold",
         "Once upon a": " time", "The first president of the United States was George": " Washington",
@@ -612,6 +633,6 @@ def test_the_real_model_continues_as_it_should(monkeypatch):
         n: x[..., np.argsort(_rotary_permutation(64, 64))] if n.endswith(("W_Q", "W_K")) else x
         for n, x in model.params.items()
     }
-    assert loss(LanguageModel(model.config, params), tokenizer, STORY) > 3.2
+    assert loss(Transformer(model.config, params), tokenizer, STORY) > 3.2
     assert tokenizer.encode("Hello world") == [19556, 905]
     assert tokenizer.decode(tokenizer.encode("naïve café, 1984 - ok?")) == "naïve café, 1984 - ok?"

@@ -1,6 +1,7 @@
 """The loss in chunks of long sequences: the same as the plain pass, whatever is read, frozen or left out."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -50,12 +51,12 @@ def both(config, params, example, still, few, dtype):
         batch = Example(jnp.array(example[0]), jnp.array(example[1]), jnp.array(example[2], dtype))
         held = {name: value for name, value in params.items() if name in still}
         free = {name: value for name, value in params.items() if name not in still}
-        every = tuple(range(LENGTH))
+        task = SimpleNamespace(loss_positions=tuple(range(LENGTH)))
 
         @jax.jit
         def routes(p):
             plain = jax.value_and_grad(
-                lambda p: loss.batch_loss(config, held | p, batch, every, plain=True)
+                lambda p: loss.batch_loss(task, config, held | p, batch, rewrite=None)
             )
             return loss._in_chunks(config, p, held, batch, few), plain(p)
 
@@ -76,7 +77,7 @@ ONE = {"d_model": 3, "n_layers": 1, "d_mlp": 0, "bias": False, "act": "linear", 
 @given(shapes, st.integers(0, 99), st.floats(0, 1), st.booleans(), st.booleans())
 def test_chunks_have_the_same_loss_and_gradient(shape, seed, share, few, freeze):
     config = ModelConfig(n_heads=1, **shape)
-    assert score_tables.applies(config)
+    assert score_tables.SUPPORT.why_not(config) is None
     params, example = drawn(config, seed, share)
     still = {"pos_embed.W_pos", "blocks.0.attn.W_V"} if freeze else set()
     quick, exact = both(config, params, example, still, few, np.float64)
@@ -123,8 +124,9 @@ def test_a_batch_in_which_nothing_is_asked_has_no_loss(plain):
     params, (tokens, targets, weights) = drawn(config, 0, 0.5)
     params = {name: jnp.asarray(value, float) for name, value in params.items()}
     batch = Example(jnp.array(tokens), jnp.array(targets), jnp.zeros(weights.shape))
+    task = SimpleNamespace(loss_positions=(0, 3))
     if plain:
-        route = jax.value_and_grad(lambda p: loss.batch_loss(config, p, batch, (0, 3), plain=True))
+        route = jax.value_and_grad(lambda p: loss.batch_loss(task, config, p, batch, rewrite=None))
     else:
         route = partial(loss._in_chunks, config, frozen={}, batch=batch, few=True)
     value, gradient = jax.jit(route)(params)

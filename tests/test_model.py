@@ -1,6 +1,7 @@
 """The forward pass by other routes: plain NumPy, the gradient, itself under edits, and the fast rewrite."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from tries import tries
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import (
     Edit,
+    Init,
     ModelConfig,
     Transformer,
     force_pattern,
@@ -22,35 +24,54 @@ from mnemoscope.models import (
     knock_out_mlp,
     parameter_shapes,
     patch,
+    recorded_sites,
     replace,
     site_axes,
 )
 from mnemoscope.models.rewrites import gpu_kernel, pair_tables, score_tables, token_counts
+from mnemoscope.models.rewrites.table import REWRITES, choose_rewrite
 from mnemoscope.tasks import Example
 from mnemoscope.training.loss import batch_loss
 
 D_VOCAB, N_CTX = 6, 9
+TOKEN_COUNTS, PAIR_TABLES, _ = REWRITES
 PROMPT = [2, 4, 5, 3, 4, 5, 3, 2, 2]
 
 # plain data; the model is built inside the test, since beartype draws random numbers and strategies must not
 shapes = st.fixed_dictionaries({
-    "n_heads": st.integers(1, 3), "d_head": st.integers(1, 5), "n_layers": st.integers(1, 2),
+    "n_heads": st.integers(1, 3), "width": st.integers(1, 5), "n_layers": st.integers(1, 2),
     "d_mlp": st.sampled_from([0, 7]), "norm": st.sampled_from(["none", "pre", "post"]), "bias": st.booleans(),
     "tied": st.booleans(), "unembed_bias": st.booleans(), "act": st.sampled_from(["relu", "linear"]),
     "mlp_on": st.sampled_from([None, (), (0,)]),
 })  # fmt: skip
 
 
-unusual = st.fixed_dictionaries({
-    "head_dim": st.sampled_from([None, 1, 4]), "positions": st.booleans(), "attention": st.sampled_from(["softmax", "linear"]),
-    "attn_residual": st.booleans(),
-})  # fmt: skip
+unusual = st.fixed_dictionaries(
+    {
+        "positions": st.sampled_from(["learned", "none"]),
+        "attention": st.sampled_from(["softmax", "linear"]),
+        "attn_residual": st.booleans(),
+    },
+    optional={"d_head": st.sampled_from([1, 4])},
+)
+
+
+def asking(n_ctx, read, query_token=None):
+    """A task as far as a loss looks at it: its sizes, and where it asks."""
+    return SimpleNamespace(
+        d_vocab=D_VOCAB,
+        n_ctx=n_ctx,
+        loss_positions=tuple(read),
+        query_token=query_token,
+        reads_early=False,
+        sparse_loss=False,
+    )
 
 
 def config_of(shape):
-    rest = {name: value for name, value in shape.items() if name not in ("d_head", "mlp_on")}
+    rest = {name: value for name, value in shape.items() if name not in ("width", "mlp_on")}
     on = shape.get("mlp_on") if shape["d_mlp"] else None
-    return ModelConfig(d_model=shape["n_heads"] * shape["d_head"], mlp_layers=on, **rest)
+    return ModelConfig(d_model=shape["n_heads"] * shape["width"], mlp_layers=on, **rest)
 
 
 def shaken(config, seed=0, dtype=np.float32):
@@ -73,7 +94,7 @@ def numpy_forward(c, p, tokens):
 
     x = np.stack(
         [
-            p["embed.W_E"][t] + (p["pos_embed.W_pos"][i] if c.positions else 0)
+            p["embed.W_E"][t] + (p["pos_embed.W_pos"][i] if c.positions == "learned" else 0)
             for i, t in enumerate(tokens)
         ]
     )
@@ -119,7 +140,7 @@ def test_forward_equals_plain_numpy(shape, tokens, seed):
     params = shaken(config, seed)
     logits, trace = jax.jit(forward, static_argnums=0)(config, params, jnp.array(tokens))
     np.testing.assert_allclose(logits, numpy_forward(config, params, tokens), rtol=1e-4, atol=1e-5)
-    assert set(trace) == set(site_axes(config)), (
+    assert set(trace) == set(recorded_sites(config)), (
         "the table of sites lists what the forward pass visits"
     )
     assert {n: v.shape for n, v in params.items()} == parameter_shapes(config, D_VOCAB, N_CTX)
@@ -143,11 +164,10 @@ def test_other_kinds_of_attention_equal_plain_numpy(shape, other, n_answers, tok
     logits, trace = jax.jit(forward, static_argnums=0)(config, params, jnp.array(tokens))
     assert logits.shape == (len(tokens), n_answers)
     np.testing.assert_allclose(logits, numpy_forward(config, params, tokens), rtol=1e-4, atol=1e-4)
-    assert set(trace) == set(site_axes(config))
+    assert set(trace) == set(recorded_sites(config))
     if any(value != ModelConfig.model_fields[name].default for name, value in other.items()):
-        assert config.unusual
-        assert not pair_tables.applies(config, 2, 2)
-        assert not score_tables.applies(config)
+        assert pair_tables.SUPPORT.why_not(config)
+        assert score_tables.SUPPORT.why_not(config)
 
 
 @tries(8)
@@ -155,10 +175,11 @@ def test_other_kinds_of_attention_equal_plain_numpy(shape, other, n_answers, tok
 def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
     """Asked at the end of every sequence by the same token, in float64."""
     config = config_of(
-        shape | other | {"n_layers": 1, "norm": "none", "positions": False, "mlp_on": None}
+        shape | other | {"n_layers": 1, "norm": "none", "positions": "none", "mlp_on": None}
     )
-    assert token_counts.applies(config, 2)
-    assert not token_counts.applies(config, None)
+    task = asking(N_CTX, read=(N_CTX - 1,), query_token=2)
+    assert choose_rewrite(config, task).name == "token counts"
+    assert token_counts.why_not(config, asking(N_CTX, read=(N_CTX - 1,))) is not None
     rng = np.random.default_rng(seed)
     tokens = rng.integers(0, D_VOCAB, (5, N_CTX))
     tokens[:, -1] = 2
@@ -172,7 +193,7 @@ def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
 
         def route(p, plain):
             return jax.value_and_grad(
-                lambda p: batch_loss(config, p, batch, (N_CTX - 1,), plain, query_token=2)
+                lambda p: batch_loss(task, config, p, batch, None if plain else TOKEN_COUNTS)
             )(p)
 
         both = jax.jit(
@@ -189,7 +210,7 @@ def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
 def test_a_bag_of_tokens_whose_scores_lie_far_apart(apart, exact):
     """Token 0 has by far the best score and is in the first sequence alone; the others must not be lost beside it."""
     config = ModelConfig(
-        d_model=3, n_heads=1, d_mlp=0, bias=False, positions=False, attn_residual=False, tied=True
+        d_model=3, n_heads=1, d_mlp=0, bias=False, positions="none", attn_residual=False, tied=True
     )
     rng = np.random.default_rng(0)
     params = {
@@ -202,10 +223,11 @@ def test_a_bag_of_tokens_whose_scores_lie_far_apart(apart, exact):
     params |= {"blocks.0.attn.W_Q": jnp.eye(3)[None], "blocks.0.attn.W_K": keys}
     tokens = jnp.array([[0, 1, 3], [1, 2, 3]])
     batch = Example(tokens, jnp.full((2, 3), 1), jnp.zeros((2, 3)).at[:, -1].set(1.0))
+    task = asking(3, read=(2,), query_token=3)
 
     def route(p, plain):
         return jax.value_and_grad(
-            lambda p: batch_loss(config, p, batch, (2,), plain, query_token=3)
+            lambda p: batch_loss(task, config, p, batch, None if plain else TOKEN_COUNTS)
         )(p)
 
     quick, plain = jax.jit(lambda p: (route(p, False), route(p, True)))(params)
@@ -220,16 +242,20 @@ def test_a_bag_of_tokens_whose_scores_lie_far_apart(apart, exact):
 
 def test_parameters_start_as_the_configuration_says():
     config = ModelConfig(
-        d_model=6, n_heads=1, d_mlp=0, bias=False, positions=False, identity=("embed.W_E", "*.W_Q"), constant=(("*.W_K", 1e-5),),
-        unit_embeddings=True,
-    )  # fmt: skip
+        d_model=6,
+        n_heads=1,
+        d_mlp=0,
+        bias=False,
+        positions="none",
+        init=Init(embeddings="unit", identity=("embed.W_E", "*.W_Q"), constant=(("*.W_K", 1e-5),)),
+    )
     params = init(config, 6, 9, 2000, key=jax.random.key(0))
     np.testing.assert_array_equal(params["embed.W_E"], np.eye(6))
     np.testing.assert_array_equal(params["blocks.0.attn.W_K"], np.full((1, 6, 6), 1e-5, np.float32))
     assert "pos_embed.W_pos" not in params
     assert float(jnp.square(params["unembed.W_U"]).sum(axis=0).mean()) == pytest.approx(1, abs=0.05)
     with pytest.raises(
-        UserError, match=r"identity names 'embed.W_E', which is no square matrix here: 7 x 6"
+        UserError, match=r"init.identity names 'embed.W_E', which is no square matrix here: 7 x 6"
     ):
         init(config, 7, 9, key=jax.random.key(0))
     with pytest.raises(
@@ -356,7 +382,7 @@ def test_names_that_match_nothing_raise():
             {"frozen": ("embed.W_F",)},
             "unknown parameter in frozen 'embed.W_F' (did you mean 'embed.W_E'?)",
         ),
-        ({"constant": (("*.W_X", 0.0),)}, "unknown parameter in constant '*.W_X'"),
+        ({"init": Init(constant=(("*.W_X", 0.0),))}, "unknown parameter in init.constant '*.W_X'"),
         ({"n_head": 2}, "unknown key of ModelConfig 'n_head' (did you mean 'n_heads'?)"),
     ],
 )
@@ -374,11 +400,14 @@ def loss_and_gradient(config, params, example, read, still, routes, dtype):
         batch = Example(*map(jnp.array, example[:2]), jnp.array(example[2], dtype))
         held = {name: value for name, value in params.items() if name in still}
         free = {name: value for name, value in params.items() if name not in still}
+        task = asking(N_CTX, read)
 
         def every(p):
             return [
                 jax.value_and_grad(
-                    lambda p, plain=plain: batch_loss(config, held | p, batch, read, plain)
+                    lambda p, plain=plain: batch_loss(
+                        task, config, held | p, batch, None if plain else PAIR_TABLES
+                    )
                 )(p)
                 for plain in routes
             ]
@@ -392,7 +421,7 @@ def loss_and_gradient(config, params, example, read, still, routes, dtype):
 
 
 NARROW = {
-    "d_head": 1,
+    "width": 1,
     "n_heads": 2,
     "n_layers": 1,
     "norm": "pre",
@@ -402,7 +431,7 @@ NARROW = {
 }
 # more sequences than tokens, read from the first position on
 BY_TOKEN = NARROW | {
-    "d_head": 3,
+    "width": 3,
     "d_mlp": 7,
     "mlp_on": None,
     "bias": True,
@@ -432,7 +461,7 @@ def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, free
     rounding the parameters to float32 once more would do to the float64 value.
     """
     config, read = config_of(shape), tuple(sorted(read))
-    assert pair_tables.applies(config, D_VOCAB, N_CTX)
+    assert choose_rewrite(config, asking(N_CTX, read)).name == "pair tables"
     rng = np.random.default_rng(seed)
     drawn = (
         *rng.integers(0, D_VOCAB, (2, batch, N_CTX)),
@@ -528,7 +557,7 @@ def test_the_feed_forward_layer_stands_where_it_is_asked_for():
         d_mlp=4,
         mlp_layers=(1,),
         act="linear",
-        identity=("*.W_Q", "*.W_in"),
+        init=Init(identity=("*.W_Q", "*.W_in")),
     )
     names = parameter_shapes(config, 3, 3)
     assert "blocks.1.mlp.W_in" in names
@@ -544,10 +573,13 @@ def test_the_feed_forward_layer_stands_where_it_is_asked_for():
     [
         ({"n_layers": 2, "mlp_layers": (2,)}, r"mlp_layers=\[2\] .* allowed: layers from 0 to 1"),
         ({"d_mlp": 0, "mlp_layers": (0,)}, "and a d_mlp above 0"),
-        ({"identity": ("*.W_X",)}, r"unknown parameter in identity '\*\.W_X'"),
-        ({"n_heads": 2, "identity": ("*.W_Q",)}, "which is no square matrix in this model"),
+        ({"init": Init(identity=("*.W_X",))}, r"unknown parameter in init.identity '\*\.W_X'"),
         (
-            {"n_heads": 1, "d_mlp": 5, "identity": ("*.W_in",)},
+            {"n_heads": 2, "init": Init(identity=("*.W_Q",))},
+            "which is no square matrix in this model",
+        ),
+        (
+            {"n_heads": 1, "d_mlp": 5, "init": Init(identity=("*.W_in",))},
             "which is no square matrix in this model",
         ),
     ],

@@ -84,12 +84,26 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     omit_if_default: ClassVar[frozenset[str]] = frozenset()
-
-    # Fields whose name changed, each with the name that stored configurations have for it. The
-    # canonical JSON has these names, so that what was stored under a digest is found again.
-    stored_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Fields that came later. At their default they are left out of the JSON, so that a
     configuration written before they existed keeps its identity."""
+
+    stored_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Fields whose name changed, each with the name that stored configurations have for it. The
+    canonical JSON has these names, so that what was stored under a digest is found again."""
+
+    renamed: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Names that fields had once, each with what to write instead, for who still uses them."""
+
+    @classmethod
+    def to_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Fields as stored configurations have them."""
+        return {cls.stored_names.get(name, name): value for name, value in fields.items()}
+
+    @classmethod
+    def from_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Fields from those of a stored configuration."""
+        new_names = {old: new for new, old in cls.stored_names.items()}
+        return {new_names.get(name, name): value for name, value in fields.items()}
 
     def __init__(self, /, **fields: Any) -> None:
         with refusing(type(self).__name__):
@@ -123,27 +137,31 @@ class Strict(BaseModel):
 
         Pydantic's own copy checks nothing.
         """
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self)(**fields | dict(update or {}))
+        stated = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**stated | dict(update or {}))
 
     @model_serializer(mode="wrap")
     def _serialize(self, to_dict: Callable[[Any], dict[str, Any]], info: Any) -> dict[str, Any]:
-        defaults = {name: type(self).model_fields[name].default for name in self.omit_if_default}
-        names = self.stored_names if info.context == AS_STORED else {}
-        return {
-            names.get(name, name): value
-            for name, value in to_dict(self).items()
-            if name not in defaults or getattr(self, name) != defaults[name]
+        fields = {
+            name: value for name, value in to_dict(self).items() if not self._is_omitted(name)
         }
+        return self.to_stored(fields) if info.context == AS_STORED else fields
+
+    def _is_omitted(self, name: str) -> bool:
+        """Whether a field is left out of the JSON: one that came later, and that says nothing."""
+        if name not in self.omit_if_default:
+            return False
+        default = type(self).model_fields[name].default
+        return name not in self.model_fields_set or getattr(self, name) == default
 
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown_keys(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        new_names = {old: new for new, old in cls.stored_names.items()}
         if _reading_stored.get():
-            data = {new_names.get(key, key): value for key, value in data.items()}
+            data = cls.from_stored(data)
+        new_names = {old: new for new, old in cls.stored_names.items()} | cls.renamed
         for key in data:
             if key not in cls.model_fields:
                 what = f"key of {cls.__name__}"

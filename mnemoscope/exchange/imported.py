@@ -87,7 +87,7 @@ def _check_shapes(model: Transformer, like: Spec, shapes: Mapping[str, tuple[int
 def _loss(spec: Spec, params: Params, seed: Int[Array, ""]) -> Float[Array, ""]:
     for_world, _, for_data = seed_keys(seed)
     batch = draw(spec, spec.task.world(key=for_world), for_data, jnp.array(0))
-    return batch_loss(spec.model, params, batch, spec.task.loss_positions, plain=True)
+    return batch_loss(spec.task, spec.model, params, batch, rewrite=None)
 
 
 def keep(store: Store, run: Run) -> RunRow:

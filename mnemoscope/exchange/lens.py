@@ -37,7 +37,7 @@ from mnemoscope.core.axes import Float
 from mnemoscope.core.errors import UserError
 from mnemoscope.exchange.files import new_folder
 from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
-from mnemoscope.models.forward import NORM_EPS
+from mnemoscope.models.support import ANY, Support
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
@@ -81,6 +81,22 @@ NO_MATTER = (
 SIZES = ("n_layers", "d_model", "n_ctx", "d_head", "n_heads", "d_vocab")
 
 
+SUPPORT = Support(
+    "TransformerLens",
+    {
+        "norm": ("none", "pre"),
+        "norm_type": ("layer",),
+        "bias": ANY,
+        "unembed_bias": ANY,
+        "tied": ANY,
+        "act": ("relu",),
+        "mlp_layers": ANY,
+        "d_head": ANY,
+        "causal": ANY,
+    },
+)
+
+
 def lens_config(
     config: ModelConfig,
     d_vocab: int,
@@ -96,23 +112,14 @@ def lens_config(
         n_ctx: How many positions it embeds.
         d_vocab_out: How many answers it gives logits for.
     """
+    SUPPORT.require(config)
     mlps = {config.has_mlp(layer) for layer in range(config.n_layers)}
-    has_mlps = mlps == {True}
-    foreign = {
-        "norm": config.norm == "post",
-        "act": has_mlps and config.act != "relu",
-        "mlp_layers": len(mlps) > 1,
-        "positions": not config.positions,
-        "attention": config.attention != "softmax",
-        "attn_residual": not config.attn_residual,
-    }
-    refused = [f"{name}={getattr(config, name)!r}" for name, is_so in foreign.items() if is_so]
-    if refused:
+    if len(mlps) > 1:
         raise UserError(
-            f"TransformerLens has no {', '.join(refused)}; allowed: norm 'none' or 'pre', act "
-            "'relu', a feed-forward part in all layers or none, positions, softmax attention with "
-            "a residual"
+            f"TransformerLens has no mlp_layers={config.mlp_layers!r} "
+            "(allowed: a feed-forward part in all layers or none)"
         )
+    has_mlps = mlps == {True}
     return {
         "n_layers": config.n_layers,
         "d_model": config.d_model,
@@ -125,7 +132,7 @@ def lens_config(
         "d_mlp": config.d_mlp if has_mlps else None,
         "act_fn": "relu",
         "normalization_type": "LN" if config.norm == "pre" else None,
-        "eps": NORM_EPS,
+        "eps": config.norm_eps,
         "attention_dir": "causal" if config.causal else "bidirectional",
         "use_attn_result": True,
         "positional_embedding_type": "standard",
@@ -265,7 +272,7 @@ def _allowed_values(data: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     if not data.get("attn_only"):
         allowed["act_fn"] = ("relu",)
     if data.get("normalization_type", "LN") is not None:
-        allowed["eps"] = (NORM_EPS,)
+        allowed["eps"] = (ModelConfig().norm_eps,)
     return allowed
 
 
@@ -300,7 +307,7 @@ def _full_config(data: Mapping[str, Any]) -> ModelConfig:
         n_layers=data["n_layers"],
         d_mlp=0 if data.get("attn_only") else data["d_mlp"],
         norm="none" if data.get("normalization_type", "LN") is None else "pre",
-        head_dim=None if n_heads * d_head == d_model else d_head,
+        **({} if n_heads * d_head == d_model else {"d_head": d_head}),
         causal=data.get("attention_dir", "causal") == "causal",
     )
 

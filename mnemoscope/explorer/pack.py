@@ -24,6 +24,7 @@ from mnemoscope.core.fingerprint import described, source_fingerprint
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.explorer.adapters import get_adapter
 from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
+from mnemoscope.models.support import ANY, Support
 from mnemoscope.probes.ablation import cases, edits
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.store import Store
@@ -105,6 +106,21 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
     }
 
 
+# what static/forward.js computes
+SUPPORT = Support(
+    "the explorer",
+    {
+        "norm": ANY,
+        "norm_type": ("layer",),
+        "bias": ANY,
+        "unembed_bias": ANY,
+        "tied": ANY,
+        "act": ("relu", "linear"),
+        "mlp_layers": ANY,
+    },
+)
+
+
 def _check(explorer_run: ExplorerRun) -> None:
     """Refuse what the page cannot show."""
     name = explorer_run.id
@@ -113,11 +129,14 @@ def _check(explorer_run: ExplorerRun) -> None:
     if task.d_vocab > MAX_TOKENS:
         size = f"{task.d_vocab} tokens; the explorer shows at most {MAX_TOKENS}"
         raise UserError(f"run {name} has {size}")
-    unusual = run.spec.model.unusual
-    if unusual or task.d_vocab_out != task.d_vocab:
-        why = ", ".join(unusual) or f"{task.d_vocab_out} answers that are no tokens"
-        shown = "plain transformers that answer in tokens"
-        raise UserError(f"the explorer shows {shown}; run {name} has {why}")
+    why_not = SUPPORT.why_not(run.spec.model)
+    if why_not is not None:
+        raise UserError(f"the explorer cannot show run {name}, whose model has {why_not}")
+    if task.d_vocab_out != task.d_vocab:
+        raise UserError(
+            f"the explorer shows models whose answers are tokens; "
+            f"run {name} has {task.d_vocab_out} answers of its own"
+        )
     missing = set(explorer_run.carried) - set(run.seeds)
     if missing:
         allowed = ", ".join(map(str, run.seeds))

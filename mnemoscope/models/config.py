@@ -1,62 +1,106 @@
-"""The shape of a transformer, in TransformerLens's words, and its named parameters and sites.
+"""The shape of a transformer, in TransformerLens's words.
 
-Parameters and sites are flat, with the names that TransformerLens gives them, so that what is
-stored, frozen, edited and read has one name everywhere. `parameter_shapes` and `site_axes` say
-which axes a name carries.
+Tiny models and language models are described by the same fields and computed by the same forward
+pass. `mnemoscope.models.layer_tables` has what the words for kinds of layers mean,
+`mnemoscope.models.shapes` the parameters that a shape has, `mnemoscope.models.sites` the named
+values of its forward pass.
 """
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from math import isqrt
-from typing import Annotated, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from mnemoscope.core.config import Strict
-from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.core.errors import unknown
+from mnemoscope.core.legacy import MODEL_NAMES, model_from_stored, model_to_stored
+from mnemoscope.models.layer_tables import ACTIVATIONS, ATTENTION, NORMS, POSITIONS
+from mnemoscope.models.shapes import parameter_shapes
+from mnemoscope.models.sites import site_axes
 
 # no model of ours comes near these; a file that says more would only fill the memory
 Size = Annotated[int, Field(ge=1, le=2**24)]
 Layers = Annotated[int, Field(ge=1, le=1024)]
+Positive = Annotated[float, Field(gt=0)]
+LayerNumbers = tuple[Annotated[int, Field(ge=0)], ...]
 
 
-@runtime_checkable
-class HasSites(Protocol):
-    """What edits and caches need to know of a model's shape: its heads, layers and sites."""
+def _one_of(kind: str, table: Mapping[str, Any]) -> AfterValidator:
+    """A field that holds a name from a table, to which others may add."""
 
-    @property
-    def n_heads(self) -> int: ...
+    def check(name: str) -> str:
+        if name not in table:
+            raise ValueError(unknown(kind, name, table))
+        return name
 
-    @property
-    def n_layers(self) -> int: ...
+    return AfterValidator(check)
 
-    def sites(self) -> dict[str, str]:
-        """Every site's name and axes, in the order of the computation."""
-        ...
+
+class Init(Strict):
+    """How parameters start, where that is not as they are drawn.
+
+    Embeddings are drawn N(0, 1), matrices and biases uniform in +-1/sqrt(fan in); a norm starts as
+    the identity. Fields that take parameter names take patterns too: `blocks.0.attn.W_V`, `*.W_E`;
+    the last pattern that matches counts.
+    """
+
+    omit_if_default = frozenset({"embeddings", "orthogonal", "identity", "constant", "scale"})
+
+    embeddings: Literal["normal", "unit"] = "normal"
+    """How embeddings are drawn: N(0, 1), or, the unembedding too, N(0, 1/d_model), which makes
+    them about as long as one."""
+
+    orthogonal: bool = False
+    """Whether the embeddings of tokens and positions are put at right angles to each other, each as
+    long as they are on average."""
+
+    identity: tuple[str, ...] = ()
+    """Square matrices that start as the identity. Frozen as well, `*.W_Q` makes a model whose
+    queries are the stream itself."""
+
+    constant: tuple[tuple[str, float], ...] = ()
+    """(parameter, value): parameters that start at one value everywhere."""
+
+    scale: tuple[tuple[str, float], ...] = ()
+    """(parameter, factor): parameters that start so many times as large as they are drawn."""
 
 
 class ModelConfig(Strict):
     """One transformer, causal unless said otherwise.
 
-    Vocabulary and context length come from the task. Fields that take parameter names take
-    patterns too: `blocks.0.attn.W_V`, `*.W_E`.
+    Vocabulary and context length come from the task, or from the file that a model was read from.
     """
 
     omit_if_default = frozenset(
         {
             "unembed_bias",
             "act",
+            "gated_mlp",
             "mlp_layers",
-            "identity",
-            "head_dim",
+            "attn_layers",
+            "parallel_attn_mlp",
+            "d_head",
+            "n_key_value_heads",
             "positions",
+            "rotary_dim",
+            "rotary_base",
+            "rotary_adjacent_pairs",
+            "n_ctx",
             "attention",
             "attn_residual",
-            "unit_embeddings",
-            "constant",
             "causal",
-            "scaled",
-            "orthogonal",
+            "norm_type",
+            "norm_eps",
+            "init",
         }
+    )
+    renamed = MODEL_NAMES
+
+    # what is counted or drawn, but is not another way to compute
+    sizes: ClassVar[frozenset[str]] = frozenset(
+        {"d_model", "n_heads", "n_layers", "d_mlp", "n_ctx", "frozen", "init"}
     )
 
     d_model: Size = 32
@@ -71,84 +115,98 @@ class ModelConfig(Strict):
     d_mlp: Annotated[int, Field(ge=0, le=2**24)] = 64
     """Hidden units of the feed-forward layer; 0 leaves it out."""
 
+    d_head: Size = 0
+    """Size of one head's queries, keys and values; left out: d_model / n_heads."""
+
+    n_key_value_heads: Size = 0
+    """Heads that have keys and values of their own, which groups of heads share; left out: all."""
+
     norm: Literal["none", "pre", "post"] = "none"
-    """Where layer norms stand: nowhere; before attention and feed-forward, and once before the
+    """Where norms stand: nowhere; before attention and feed-forward, and once before the
     unembedding; or after each residual addition."""
+
+    norm_type: Annotated[str, _one_of("norm_type", NORMS)] = "layer"
+    """Which norm it is: `layer` or `rms`."""
+
+    norm_eps: Positive = 1e-5
+    """What a norm adds to the mean square, so that nothing is divided by zero."""
 
     bias: bool = True
     """Whether linear maps have biases."""
 
-    tied: bool = False
-    """Whether the unembedding is the transposed embedding."""
-
-    frozen: tuple[str, ...] = ()
-    """Parameters that training leaves as they were drawn."""
-
     unembed_bias: bool = True
     """False leaves out the bias of the unembedding alone."""
 
-    act: Literal["relu", "linear"] = "relu"
+    tied: bool = False
+    """Whether the unembedding is the transposed embedding."""
+
+    act: Annotated[str, _one_of("activation", ACTIVATIONS)] = "relu"
     """What stands between the two matrices of the feed-forward layer."""
 
-    mlp_layers: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    gated_mlp: bool = False
+    """Whether hidden units are act(x W_gate) * (x W_in) instead of act(x W_in)."""
+
+    parallel_attn_mlp: bool = False
+    """Whether attention and feed-forward receive the same stream, to which both are added."""
+
+    attn_layers: LayerNumbers | None = None
+    """The layers that have attention; None: all of them."""
+
+    mlp_layers: LayerNumbers | None = None
     """The layers that have a feed-forward part; None: all of them."""
 
-    identity: tuple[str, ...] = ()
-    """Square matrices that start as the identity. Frozen as well, `*.W_Q` makes a model whose
-    queries are the stream itself."""
-
-    head_dim: Size | None = None
-    """Size of a head; None: d_model / n_heads."""
-
-    positions: bool = True
-    """False leaves positions out: a sequence is then a bag of tokens with a last one."""
-
-    attention: Literal["softmax", "linear"] = "softmax"
-    """Linear attention takes scores as they are, neither divided nor normalized."""
+    attention: Annotated[str, _one_of("attention", ATTENTION)] = "softmax"
+    """How scores become a pattern: `softmax`; `linear`, which takes them as they are, neither
+    divided nor normalized; or `relu`, which leaves out the negative ones."""
 
     attn_residual: bool = True
     """False leaves out the residual connection around attention."""
 
-    unit_embeddings: bool = False
-    """Draw embeddings and unembedding of about unit length, N(0, 1/d)."""
-
-    constant: tuple[tuple[str, float], ...] = ()
-    """(parameter, value): parameters that start at one value everywhere."""
-
     causal: bool = True
     """False lets every position see every other."""
 
-    scaled: tuple[tuple[str, float], ...] = ()
-    """(parameter, factor): parameters that start so many times as large as they are drawn."""
+    positions: Annotated[str, _one_of("positions", POSITIONS)] = "learned"
+    """How a model knows where a token stands: `learned`, `none`, `rotary` or `sinusoidal`."""
 
-    orthogonal: bool = False
-    """Draw the embeddings of tokens and positions at right angles to each other, of the length
-    that they would have on average."""
+    rotary_dim: Size = 0
+    """How many of a head's dimensions are rotated, from the first; left out: all."""
 
-    @property
-    def d_head(self) -> int:
-        return self.head_dim or self.d_model // self.n_heads
+    rotary_base: Positive = 10_000.0
+    """The base of the angles by which they are."""
 
-    @property
-    def unusual(self) -> tuple[str, ...]:
-        """What sets this attention apart from a plain transformer's.
+    rotary_adjacent_pairs: bool = False
+    """Whether dimensions 2i and 2i + 1 are rotated together, as in GPT-J, instead of i and
+    i + rotary_dim / 2, as in GPT-NeoX and Llama."""
 
-        What is written for the plain one has to say no to it.
-        """
-        plain = {
-            "head_dim": None,
-            "positions": True,
-            "attention": "softmax",
-            "attn_residual": True,
-            "causal": True,
-        }
-        own = {name: getattr(self, name) for name in plain}
-        return tuple(f"{name}={own[name]!r}" for name in plain if own[name] != plain[name])
+    n_ctx: Size | None = None
+    """The longest sequence, where no table of positions bounds it; None: any."""
+
+    frozen: tuple[str, ...] = ()
+    """Parameters that training leaves as they were drawn: names or patterns."""
+
+    init: Init = Init()
+    """How parameters start."""
+
+    # ---- 0.1 wrote some of this under other names
+
+    @classmethod
+    def to_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        return model_to_stored(fields)
+
+    @classmethod
+    def from_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        return model_from_stored(fields)
+
+    # ---- what follows from the fields
 
     @model_validator(mode="after")
     def _check(self) -> "ModelConfig":
+        self._fill_in()
         self._check_heads()
-        self._check_mlp_layers()
+        self._check_rotary()
+        self._check_layers("attn_layers", self.attn_layers)
+        self._check_layers("mlp_layers", self.mlp_layers)
+        self._check_parallel()
         # each raises for a pattern that matches nothing
         self.frozen_names()
         self._check_identity()
@@ -156,27 +214,56 @@ class ModelConfig(Strict):
         self.factors()
         return self
 
+    def _fill_in(self) -> None:
+        """Sizes that were left out; they do not count as stated, in JSON or in a copy."""
+        if "d_head" not in self.model_fields_set:
+            self.__dict__["d_head"] = self.d_model // self.n_heads
+        if "n_key_value_heads" not in self.model_fields_set:
+            self.__dict__["n_key_value_heads"] = self.n_heads
+        if "rotary_dim" not in self.model_fields_set:
+            self.__dict__["rotary_dim"] = self.d_head
+
     def _check_heads(self) -> None:
-        if self.head_dim is not None or self.d_model % self.n_heads == 0:
+        if self.n_heads % self.n_key_value_heads:
+            raise ValueError(
+                f"n_key_value_heads={self.n_key_value_heads} does not divide "
+                f"n_heads={self.n_heads}; allowed: {_divisors(self.n_heads)}"
+            )
+        if "d_head" in self.model_fields_set or self.d_model % self.n_heads == 0:
             return
-        small = [n for n in range(1, isqrt(self.d_model) + 1) if self.d_model % n == 0]
-        large = [self.d_model // n for n in small]
-        fitting = sorted({*small, *large})
         raise ValueError(
-            f"n_heads={self.n_heads} does not divide d_model={self.d_model}; allowed: {fitting}"
+            f"n_heads={self.n_heads} does not divide d_model={self.d_model}; "
+            f"allowed: {_divisors(self.d_model)}"
         )
 
-    def _check_mlp_layers(self) -> None:
-        if self.mlp_layers is None:
+    def _check_rotary(self) -> None:
+        if self.positions != "rotary":
             return
-        exist = set(self.mlp_layers) <= set(range(self.n_layers))
-        if self.d_mlp and exist:
+        if self.rotary_dim % 2 or self.rotary_dim > self.d_head:
+            raise ValueError(
+                f"rotary_dim={self.rotary_dim}; allowed: even numbers up to d_head={self.d_head}"
+            )
+
+    def _check_layers(self, field: str, layers: tuple[int, ...] | None) -> None:
+        if layers is None:
             return
+        exist = set(layers) <= set(range(self.n_layers))
+        if exist and (self.d_mlp or field != "mlp_layers"):
+            return
+        d_mlp = f" with d_mlp={self.d_mlp} and" if field == "mlp_layers" else " with"
+        also = ", and a d_mlp above 0" if field == "mlp_layers" else ""
         raise ValueError(
-            f"mlp_layers={list(self.mlp_layers)} with d_mlp={self.d_mlp} and "
-            f"{self.n_layers} layers; allowed: layers from 0 to {self.n_layers - 1}, "
-            "and a d_mlp above 0"
+            f"{field}={list(layers)}{d_mlp} {self.n_layers} layers; "
+            f"allowed: layers from 0 to {self.n_layers - 1}{also}"
         )
+
+    def _check_parallel(self) -> None:
+        if self.parallel_attn_mlp and (self.norm == "post" or not self.attn_residual):
+            raise ValueError(
+                f"parallel_attn_mlp=True with norm={self.norm!r} and "
+                f"attn_residual={self.attn_residual}; allowed: norm 'none' or 'pre', "
+                "and a residual connection around attention"
+            )
 
     def _check_identity(self) -> None:
         # the real vocabulary and context come later; here any size that fits a square will do
@@ -187,12 +274,16 @@ class ModelConfig(Strict):
             is_one_head_of_many = ".attn." in name and self.n_heads > 1
             if "W_" not in name or not is_square or is_one_head_of_many:
                 raise ValueError(
-                    f"identity names {name!r}, which is no square matrix in this model"
+                    f"init.identity names {name!r}, which is no square matrix in this model"
                 )
 
     def sites(self) -> dict[str, str]:
         """Every site's name and axes, in the order of the computation."""
         return site_axes(self)
+
+    def has_attn(self, layer: int) -> bool:
+        """Whether a layer has attention."""
+        return self.attn_layers is None or layer in self.attn_layers
 
     def has_mlp(self, layer: int) -> bool:
         """Whether a layer has a feed-forward part."""
@@ -203,28 +294,28 @@ class ModelConfig(Strict):
         return self._named("frozen", self.frozen)
 
     def identity_names(self) -> frozenset[str]:
-        """The parameters that `identity` names; a pattern that matches nothing raises."""
-        return self._named("identity", self.identity)
+        """The parameters that start as the identity; a pattern that matches nothing raises."""
+        return self._named("init.identity", self.init.identity)
 
     def constants(self) -> dict[str, float]:
-        """The parameters that `constant` names, with their values.
+        """The parameters that start at one value, with it.
 
         A pattern that matches nothing raises.
         """
-        return self._numbered("constant", self.constant)
+        return self._numbered("init.constant", self.init.constant)
 
     def factors(self) -> dict[str, float]:
-        """The parameters that `scaled` names, with their factors.
+        """The parameters that start larger or smaller than drawn, with their factors.
 
         A pattern that matches nothing raises.
         """
-        return self._numbered("scaled", self.scaled)
+        return self._numbered("init.scale", self.init.scale)
 
     def _numbered(self, field: str, pairs: tuple[tuple[str, float], ...]) -> dict[str, float]:
         found: dict[str, float] = {}
         for pattern, number in pairs:
             for name in self._named(field, (pattern,)):
-                found[name] = number  # the last pattern that matches counts
+                found[name] = number
         return found
 
     def _named(self, field: str, patterns: tuple[str, ...]) -> frozenset[str]:
@@ -238,136 +329,7 @@ class ModelConfig(Strict):
         return frozenset(found)
 
 
-Shapes = dict[str, tuple[int, ...]]
-
-
-def parameter_shapes(
-    config: ModelConfig, d_vocab: int, n_ctx: int, d_vocab_out: int | None = None
-) -> Shapes:
-    """Every parameter's name and shape, in the order of the computation.
-
-    Args:
-        config: The model.
-        d_vocab: Tokens of the vocabulary.
-        n_ctx: Positions of a sequence.
-        d_vocab_out: How many answers there are, where they are not the tokens.
-    """
-    d_model = config.d_model
-    n_out = d_vocab if d_vocab_out is None else d_vocab_out
-    if config.tied and n_out != d_vocab:
-        raise UserError(
-            f"tied=True reads out with the embedding of {d_vocab} tokens, "
-            f"but there are {n_out} answers"
-        )
-    shapes: Shapes = {"embed.W_E": (d_vocab, d_model)}
-    if config.positions:
-        shapes["pos_embed.W_pos"] = (n_ctx, d_model)
-    for layer in range(config.n_layers):
-        shapes |= _attention_shapes(config, f"blocks.{layer}")
-        if config.has_mlp(layer):
-            shapes |= _mlp_shapes(config, f"blocks.{layer}")
-    if config.norm == "pre":
-        shapes["ln_final.w"] = (d_model,)
-        shapes["ln_final.b"] = (d_model,)
-    if not config.tied:
-        shapes["unembed.W_U"] = (d_model, n_out)
-    if config.bias and config.unembed_bias:
-        shapes["unembed.b_U"] = (n_out,)
-    return shapes
-
-
-def _attention_shapes(config: ModelConfig, block: str) -> Shapes:
-    n_heads = config.n_heads
-    d_model = config.d_model
-    d_head = config.d_head
-    shapes: Shapes = {}
-    if config.norm != "none":
-        shapes[f"{block}.ln1.w"] = (d_model,)
-        shapes[f"{block}.ln1.b"] = (d_model,)
-    for name in "QKV":
-        shapes[f"{block}.attn.W_{name}"] = (n_heads, d_model, d_head)
-        if config.bias:
-            shapes[f"{block}.attn.b_{name}"] = (n_heads, d_head)
-    shapes[f"{block}.attn.W_O"] = (n_heads, d_head, d_model)
-    if config.bias:
-        shapes[f"{block}.attn.b_O"] = (d_model,)
-    return shapes
-
-
-def _mlp_shapes(config: ModelConfig, block: str) -> Shapes:
-    d_model = config.d_model
-    d_mlp = config.d_mlp
-    shapes: Shapes = {}
-    if config.norm != "none":
-        shapes[f"{block}.ln2.w"] = (d_model,)
-        shapes[f"{block}.ln2.b"] = (d_model,)
-    shapes[f"{block}.mlp.W_in"] = (d_model, d_mlp)
-    shapes[f"{block}.mlp.W_out"] = (d_mlp, d_model)
-    if config.bias:
-        shapes[f"{block}.mlp.b_in"] = (d_mlp,)
-        shapes[f"{block}.mlp.b_out"] = (d_model,)
-    return shapes
-
-
-def site_axes(config: ModelConfig) -> dict[str, str]:
-    """Every site's name and axes, in the order of the computation."""
-    sites = {"hook_embed": "pos d_model"}
-    if config.positions:
-        sites["hook_pos_embed"] = "pos d_model"
-    for layer in range(config.n_layers):
-        sites |= _attention_sites(config, f"blocks.{layer}")
-        if config.has_mlp(layer):
-            sites |= _mlp_sites(config, f"blocks.{layer}")
-        sites[f"blocks.{layer}.hook_resid_post"] = "pos d_model"
-    if config.norm == "pre":
-        sites["ln_final.hook_normalized"] = "pos d_model"
-    return sites
-
-
-def _attention_sites(config: ModelConfig, block: str) -> dict[str, str]:
-    sites = {f"{block}.hook_resid_pre": "pos d_model"}
-    if config.norm == "pre":
-        sites[f"{block}.ln1.hook_normalized"] = "pos d_model"
-    for name in "qkv":
-        sites[f"{block}.attn.hook_{name}"] = "pos head d_head"
-    sites[f"{block}.attn.hook_attn_scores"] = "head pos key_pos"
-    sites[f"{block}.attn.hook_pattern"] = "head pos key_pos"
-    sites[f"{block}.attn.hook_z"] = "pos head d_head"
-    sites[f"{block}.attn.hook_result"] = "pos head d_model"
-    sites[f"{block}.hook_attn_out"] = "pos d_model"
-    if config.norm == "post":
-        sites[f"{block}.ln1.hook_normalized"] = "pos d_model"
-    sites[f"{block}.hook_resid_mid"] = "pos d_model"
-    return sites
-
-
-def _mlp_sites(config: ModelConfig, block: str) -> dict[str, str]:
-    sites: dict[str, str] = {}
-    if config.norm == "pre":
-        sites[f"{block}.ln2.hook_normalized"] = "pos d_model"
-    sites[f"{block}.mlp.hook_pre"] = "pos d_mlp"
-    sites[f"{block}.mlp.hook_post"] = "pos d_mlp"
-    sites[f"{block}.hook_mlp_out"] = "pos d_model"
-    if config.norm == "post":
-        sites[f"{block}.ln2.hook_normalized"] = "pos d_model"
-    return sites
-
-
-def full_site_name(config: HasSites, name: str | tuple[str, int]) -> str:
-    """A site's full name from the short forms of TransformerLens: ("pattern", 0), "embed"."""
-    sites = config.sites()
-    if isinstance(name, tuple):
-        short, layer = name
-        block = f"blocks.{layer + config.n_layers if layer < 0 else layer}"
-        candidates = [
-            f"{block}.attn.hook_{short}",
-            f"{block}.hook_{short}",
-            f"{block}.mlp.hook_{short}",
-            f"{block}.{short}",
-        ]
-    else:
-        candidates = [name, f"hook_{name}"]
-    for candidate in candidates:
-        if candidate in sites:
-            return candidate
-    raise UserError(unknown("site", name, sites))
+def _divisors(n: int) -> list[int]:
+    small = [k for k in range(1, isqrt(n) + 1) if n % k == 0]
+    large = [n // k for k in small]
+    return sorted({*small, *large})

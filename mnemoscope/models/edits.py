@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Bool, Float
 from mnemoscope.core.errors import UserError, unknown
-from mnemoscope.models.config import HasSites
+from mnemoscope.models.sites import HasSites
 
 
 @jax.tree_util.register_dataclass

@@ -3,8 +3,10 @@
 `run_with_cache` does what TransformerLens users expect.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +15,15 @@ import numpy as np
 from mnemoscope.core import notebook
 from mnemoscope.core.axes import Array, Logits, Params, Tokens
 from mnemoscope.core.errors import UserError
-from mnemoscope.models.config import HasSites, ModelConfig, full_site_name
+from mnemoscope.models.config import Init, ModelConfig
 from mnemoscope.models.edits import Edit
-from mnemoscope.models.forward import forward
+from mnemoscope.models.forward_pass import forward
+from mnemoscope.models.shapes import parameter_shapes
+from mnemoscope.models.sites import HasSites, full_site_name
+
+# numbers from which on a pass is compiled as a whole. A smaller one takes less time operation by
+# operation than the compiler does for every other prompt length and set of edited sites
+LARGE = 1_000_000
 
 
 class Cache(Mapping[str, Array]):
@@ -83,20 +91,60 @@ class Transformer:
         self, tokens: Tokens | Sequence[int], edits: Iterable[Edit] = ()
     ) -> tuple[Logits, Cache]:
         """Logits and every site's value for one prompt, which is checked first."""
-        logits, trace = forward(self.config, self.params, self.check(tokens), edits)
+        is_large = sum(int(np.size(x)) for x in self.params.values()) >= LARGE
+        run = _compiled_forward if is_large else forward
+        logits, trace = run(self.config, self.params, self.check(tokens), tuple(edits))
         return logits, Cache(self.config, trace)
+
+    @property
+    def d_vocab(self) -> int:
+        """How many tokens there are."""
+        return self.params["embed.W_E"].shape[0]
+
+    @property
+    def n_ctx(self) -> int | None:
+        """The longest prompt; None: any length will do."""
+        positions = self.params.get("pos_embed.W_pos")
+        return self.config.n_ctx if positions is None else positions.shape[0]
+
+    def after(self, layer: int) -> "Transformer":
+        """The layers from this one on as a model of their own.
+
+        Put a stream in at `hook_embed`, and it goes on from there.
+        """
+        config = self.config
+
+        def still(layers: tuple[int, ...] | None) -> tuple[int, ...] | None:
+            return None if layers is None else tuple(i - layer for i in layers if i >= layer)
+
+        tail = config.model_copy(
+            update={
+                "n_layers": config.n_layers - layer,
+                "attn_layers": still(config.attn_layers),
+                "mlp_layers": still(config.mlp_layers),
+                # a stream has its positions already
+                "positions": "rotary" if config.positions == "rotary" else "none",
+                "n_ctx": self.n_ctx,
+                # what training did with parameters does not matter, and may name earlier layers
+                "frozen": (),
+                "init": Init(),
+            }
+        )
+
+        def name_here(name: str) -> str:
+            return re.sub(r"^blocks\.(\d+)", lambda m: f"blocks.{int(m[1]) + layer}", name)
+
+        names = parameter_shapes(tail, 1, 1)
+        return Transformer(tail, {name: self.params[name_here(name)] for name in names})
 
     def check(self, tokens: Tokens | Sequence[int]) -> Tokens:
         """The prompt as an array, or an error that says what a prompt may be."""
         array = row_of(tokens)
-        d_vocab = self.params["embed.W_E"].shape[0]
-        positions = self.params.get("pos_embed.W_pos")
-        n_ctx = (
-            array.size if positions is None else positions.shape[0]
-        )  # without, any length will do
-        is_row = array.ndim == 1 and 1 <= array.size <= n_ctx
+        d_vocab = self.d_vocab
+        n_ctx = self.n_ctx
+        is_row = array.ndim == 1 and 1 <= array.size <= (n_ctx or array.size)
         if not is_row or array.dtype.kind not in "iu":
-            most = "or more" if positions is None else f"to {n_ctx}"
+            most = "or more" if n_ctx is None else f"to {n_ctx}"
             raise UserError(
                 f"a prompt is one row of 1 {most} whole numbers, got {array.dtype} {array.shape}"
             )
@@ -115,3 +163,6 @@ class Transformer:
         total = sum(int(np.size(x)) for x in self.params.values())
         caption = f"Transformer: {title}; {total:,} numbers"
         return notebook.table(caption, ("parameter", "values", ""), rows)
+
+
+_compiled_forward = partial(jax.jit, static_argnums=0)(forward)

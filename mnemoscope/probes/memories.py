@@ -22,7 +22,7 @@ import numpy as np
 from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import Transformer
-from mnemoscope.models.forward import ACTS
+from mnemoscope.models.layer_tables import ACTIVATIONS
 
 
 def _parts(model: Transformer) -> dict[str, Array]:
@@ -89,7 +89,7 @@ def bigram_memory(
     if not with_mlp:
         raise UserError("this model has no feed-forward layer that could remember bigrams")
     mlp = f"blocks.{with_mlp[-1]}.mlp"
-    hidden = ACTS[config.act](p["embed.W_E"] @ p[f"{mlp}.W_in"])
+    hidden = ACTIVATIONS[config.act](p["embed.W_E"] @ p[f"{mlp}.W_in"])
     told = jax.nn.log_softmax(hidden @ p[f"{mlp}.W_out"] @ p["unembed.W_U"], axis=1)
     true = jnp.asarray(bigrams)
     log_true = jnp.log(jnp.where(true > 0, true, 1.0))

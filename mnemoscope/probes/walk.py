@@ -23,7 +23,7 @@ import numpy as np
 from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import Transformer
-from mnemoscope.models.forward import NORM_EPS
+from mnemoscope.models.support import ANY, Support
 
 Rows = Float[np.ndarray, "row column"]
 
@@ -82,6 +82,21 @@ class Walk:
         return parts | {"sum, the logits": np.sum(list(parts.values()), axis=0)}
 
 
+SUPPORT = Support(
+    "the walk",
+    {
+        "norm": ANY,
+        "norm_type": ("layer",),
+        "norm_eps": ANY,
+        "bias": ANY,
+        "unembed_bias": ANY,
+        "tied": ANY,
+        "act": ("relu", "linear"),
+        "mlp_layers": ANY,
+    },
+)
+
+
 def walk(model: Transformer, tokens: Sequence[int], token_names: tuple[str, ...]) -> Walk:
     """Walk one prompt through a model.
 
@@ -90,12 +105,7 @@ def walk(model: Transformer, tokens: Sequence[int], token_names: tuple[str, ...]
         tokens: the prompt.
         token_names: how the tokens are written.
     """
-    unusual = model.config.unusual
-    if unusual:
-        raise UserError(
-            "a walk is written for a plain transformer's attention; "
-            f"this model has {', '.join(unusual)}"
-        )
+    SUPPORT.require(model.config)
     if not model.config.tied and model.params["unembed.W_U"].shape[1] != len(token_names):
         raise UserError(
             "a walk is written for models whose answers are their tokens; "
@@ -187,7 +197,7 @@ class _Way:
         """result = norm(of) * w + b."""
         w = self.p[f"{site}.w"]
         b = self.p[f"{site}.b"]
-        value = self.trace[f"{site}.hook_normalized"] * w + b
+        value = self.trace[f"{site}.hook_normalized"]
         return [
             self.given(f"w_{result}", w),
             self.given(f"b_{result}", b),
@@ -198,7 +208,7 @@ class _Way:
         """What each position would say if the stream were read out now."""
         x = self.x
         if self.config.norm == "pre":
-            x = _scaled(x) * self.p["ln_final.w"] + self.p["ln_final.b"]
+            x = _scaled(x, self.config.norm_eps) * self.p["ln_final.w"] + self.p["ln_final.b"]
         w, b = self.reading
         return tuple(self.token_names[i] for i in (x @ w + b).argmax(axis=-1))
 
@@ -398,14 +408,14 @@ def _centred(x: np.ndarray) -> np.ndarray:
     return x - x.mean(axis=-1, keepdims=True)
 
 
-def _scale(centered: np.ndarray) -> np.ndarray:
+def _scale(centered: np.ndarray, eps: float) -> np.ndarray:
     """What a norm divides by."""
-    return np.sqrt(np.square(centered).mean(axis=-1, keepdims=True) + NORM_EPS)
+    return np.sqrt(np.square(centered).mean(axis=-1, keepdims=True) + eps)
 
 
-def _scaled(x: np.ndarray) -> np.ndarray:
+def _scaled(x: np.ndarray, eps: float) -> np.ndarray:
     centered = _centred(x)
-    return centered / _scale(centered)
+    return centered / _scale(centered, eps)
 
 
 def components(
@@ -429,13 +439,13 @@ def components(
             bias = np.broadcast_to(p[f"{block}.attn.b_O"], result[:, 0].shape)
             parts[f"attention's bias{which}"] = bias
         if config.norm == "post":
-            parts = _through_norm(parts, p, f"{block}.ln1")
+            parts = _through_norm(parts, p, f"{block}.ln1", config.norm_eps)
         if config.has_mlp(layer):
             parts[f"feed-forward{which}"] = trace[f"{block}.hook_mlp_out"]
             if config.norm == "post":
-                parts = _through_norm(parts, p, f"{block}.ln2")
+                parts = _through_norm(parts, p, f"{block}.ln2", config.norm_eps)
     if config.norm == "pre":
-        parts = _through_norm(parts, p, "ln_final")
+        parts = _through_norm(parts, p, "ln_final", config.norm_eps)
     w_u = p["embed.W_E"].T if config.tied else p["unembed.W_U"]
     split = {name: part @ w_u for name, part in parts.items()}
     if "unembed.b_U" in p:
@@ -444,11 +454,11 @@ def components(
 
 
 def _through_norm(
-    parts: dict[str, np.ndarray], p: dict[str, np.ndarray], name: str
+    parts: dict[str, np.ndarray], p: dict[str, np.ndarray], name: str, eps: float
 ) -> dict[str, np.ndarray]:
     """The parts of a normalized stream, from the parts of the stream before."""
     total = np.sum(list(parts.values()), axis=0)
-    scale = _scale(_centred(total))
+    scale = _scale(_centred(total), eps)
     normed = {key: _centred(part) / scale * p[f"{name}.w"] for key, part in parts.items()}
     normed[f"bias of {name}"] = np.broadcast_to(p[f"{name}.b"], total.shape)
     return normed

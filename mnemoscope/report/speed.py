@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mnemoscope.execution.local import hardware
+from mnemoscope.models.rewrites.table import REWRITES, choose_rewrite
 from mnemoscope.training.profile import Profile
 
 BAR = 24  # characters of a full bar
@@ -40,9 +41,24 @@ def print_profile(console: Console, title: str, found: Profile) -> None:
     rate = f"{found.rate:,.0f} samples/s"
     table.add_row("one step", f"{1e6 * found.step:,.0f} µs", "100%", rate)
     console.print(table)
+    for line in _passes(found):
+        console.print(line, markup=False)
     compiling = sum(found.compile_seconds.values())
     slowest = max(found.spread.values())
     console.print(
         f"Compilation took {compiling:.1f} s; repeats differ by up to "
         f"{1e6 * slowest:,.0f} µs a step."
     )
+
+
+def _passes(found: Profile) -> list[str]:
+    """Which forward pass the training takes, and why it takes none of the others."""
+    model = found.spec.model
+    task = found.spec.task
+    taken = choose_rewrite(model, task)
+    lines = [f"Forward pass: {taken.name if taken else 'plain'}."]
+    for rewrite in REWRITES:
+        why_not = rewrite.why_not(model, task)
+        if why_not is not None:
+            lines.append(f"Not {rewrite.name}: {why_not}.")
+    return lines

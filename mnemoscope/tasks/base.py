@@ -60,6 +60,11 @@ class Task(Strict):
         return False
 
     @property
+    def reads_early(self) -> bool:
+        """Whether answers may be read after an earlier layer than the last (`Example.layer`)."""
+        return False
+
+    @property
     def query_token(self) -> int | None:
         """The token that ends every sequence, if there is such a one and the loss is on it
         alone."""

@@ -79,6 +79,10 @@ class Hops(Task):
     def n_ctx(self) -> int:
         return self.n * self.k
 
+    @property
+    def reads_early(self) -> bool:
+        return True
+
     def world(self, *, key: PRNGKeyArray) -> HopWorld:
         """Hidden permutations, uniform among those without a fixed point."""
         keys = jax.random.split(key, self.k)

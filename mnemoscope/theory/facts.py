@@ -30,7 +30,7 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int, Params, PRNGKeyArray
 from mnemoscope.core.errors import UserError
-from mnemoscope.models import ModelConfig, init
+from mnemoscope.models import Init, ModelConfig, init
 from mnemoscope.tasks import Facts, FactWorld
 
 STRENGTH = 40.0  # nats between a head's own token and noise; EOS is half way between
@@ -53,12 +53,12 @@ def recall_model(task: Facts, d: int, d_mlp: int = 0) -> ModelConfig:
     return ModelConfig(
         d_model=d,
         n_heads=task.subjects + task.relations,
-        head_dim=1,
+        d_head=1,
         d_mlp=d_mlp,
         bias=False,
-        positions=False,
+        positions="none",
         attn_residual=False,
-        unit_embeddings=True,
+        init=Init(embeddings="unit"),
     )
 
 

@@ -31,7 +31,7 @@ def hop_model(task: Hops) -> ModelConfig:
     return ModelConfig(
         d_model=task.n * task.k + task.n * (task.levels + 1),
         n_heads=1,
-        head_dim=task.n + task.k,
+        d_head=task.n + task.k,
         n_layers=task.levels,
         d_mlp=0,
         bias=False,

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Params
 from mnemoscope.core.errors import UserError
-from mnemoscope.models import ModelConfig
+from mnemoscope.models import Init, ModelConfig
 
 TRAINED = ("blocks.0.attn.W_K", "blocks.1.attn.W_K", "blocks.1.attn.W_O")
 
@@ -38,7 +38,7 @@ def simplified_model(d: int, **other: object) -> ModelConfig:
         "d_mlp": 0,
         "norm": "none",
         "bias": False,
-        "identity": ("*.attn.W_Q",),
+        "init": Init(identity=("*.attn.W_Q",)),
         "frozen": (
             "embed.W_E",
             "pos_embed.W_pos",

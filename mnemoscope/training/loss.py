@@ -2,13 +2,14 @@ r"""What training minimises, and its gradient.
 
     loss = sum_t weight_t * -log softmax(logits_t)[target_t] / sum_t weight_t         over the batch
 
-Which forward pass computes the logits depends on shapes alone. A bag of tokens asked at its end
-takes `token_counts`. Short sequences of few tokens take `pair_tables`. Long ones with one head and
-no norm take `score_tables`, on a CPU core in chunks of a few sequences that fit its cache, each
-with its own gradient. What is read before the last layer takes the plain pass.
+Which forward pass computes the logits depends on shapes alone: `mnemoscope.models.rewrites.table`
+chooses. One that works in chunks takes a few sequences at a time that fit a core's cache, each
+chunk with its own gradient.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +17,9 @@ import numpy as np
 import optax
 
 from mnemoscope.core.axes import Array, Float, Int, Params
-from mnemoscope.models import ModelConfig, early_logits, forward
-from mnemoscope.models.rewrites import pair_tables, score_tables, token_counts
+from mnemoscope.models import ModelConfig, early_logits
+from mnemoscope.models.rewrites import score_tables
+from mnemoscope.models.rewrites.table import Rewrite, choose_rewrite, plain_logits
 from mnemoscope.tasks import Example, Task
 
 # Tokens worked on at once. One step of the simplified induction model (d=256, batch 512, 256
@@ -49,44 +51,45 @@ def cross_entropy(
 
 
 def batch_loss(
-    config: ModelConfig,
-    params: Params,
-    batch: Example,
-    read: tuple[int, ...],
-    plain: bool = False,
-    query_token: int | None = None,
+    task: Task, config: ModelConfig, params: Params, batch: Example, rewrite: Rewrite | None
 ) -> Float[Array, ""]:
     """The loss of a batch over the positions that are read.
 
     Args:
+        task: says where the loss is read.
         config: the model.
         params: its parameters.
         batch: sequences, targets and weights, with a leading batch axis.
-        read: the positions at which the loss is read.
-        plain: whether to insist on the plain forward pass.
-        query_token: the token that ends every sequence, where there is one and the loss is read
-            there alone.
+        rewrite: the pass to take, as `choose_rewrite` says; None: the plain one.
     """
-    rows = np.array(read)
-    d_vocab = params["embed.W_E"].shape[0]
-    length = batch.tokens.shape[1]
+    if rewrite is not None and rewrite.in_chunks:
+        return _loss_in_chunks(config, params, batch, few=task.sparse_loss)
+    read = np.array(task.loss_positions)
+    targets = batch.targets[:, read]
     if batch.layer is not None:
-        last_layer = config.n_layers - 1
-        logits = jax.vmap(lambda tokens, layer: early_logits(config, params, tokens)[layer])(
-            batch.tokens, jnp.minimum(batch.layer, last_layer)
-        )[:, rows]
-        each = cross_entropy(logits, batch.targets[:, rows])
-    elif query_token is not None and token_counts.applies(config, query_token) and not plain:
-        logits = token_counts.last_logits(config, params, batch.tokens, query_token)
-        each = cross_entropy(logits, batch.targets[:, -1])[:, None]
-    elif pair_tables.applies(config, d_vocab, length) and not plain:
-        logits = pair_tables.read_logits(config, params, batch.tokens, read)  # vocab, read, batch
-        each = cross_entropy(logits, batch.targets.T[rows], vocab_axis=0).T
+        logits = _logits_after_layers(config, params, batch)[:, read]
+        each = cross_entropy(logits, targets)
+    elif rewrite is None:
+        each = cross_entropy(plain_logits(config, params, batch.tokens, task), targets)
     else:
-        logits = jax.vmap(lambda tokens: forward(config, params, tokens)[0])(batch.tokens)[:, rows]
-        each = cross_entropy(logits, batch.targets[:, rows])
-    weights = batch.weights[:, rows]
+        logits = rewrite.logits(config, params, batch.tokens, task)
+        if rewrite.vocab_axis == 0:
+            each = cross_entropy(logits, targets.T, vocab_axis=0).T
+        else:
+            each = cross_entropy(logits, targets)
+    weights = batch.weights[:, read]
     return (each * weights).sum() / _total(weights)
+
+
+def _logits_after_layers(
+    config: ModelConfig, params: Params, batch: Example
+) -> Float[Array, "batch pos vocab"]:
+    """Of every sequence the logits after the layer that its example names."""
+
+    def of_sequence(tokens: Array, layer: Array) -> Array:
+        return early_logits(config, params, tokens)[layer]
+
+    return jax.vmap(of_sequence)(batch.tokens, jnp.minimum(batch.layer, config.n_layers - 1))
 
 
 def loss_and_gradient(
@@ -101,51 +104,79 @@ def loss_and_gradient(
         frozen: the others.
         batch: sequences, targets and weights, with a leading batch axis.
     """
-    # on an H200 the plain pass is as fast: 4.1 ms a step of that model against 4.0, and 2.5 against
-    # 3.2 at d=128 when all is read
-    in_chunks = (
-        batch.layer is None
-        and score_tables.applies(config)
-        and not pair_tables.applies(config, task.d_vocab, batch.tokens.shape[1])
-    )
-    if in_chunks and jax.default_backend() == "cpu":
+    rewrite = choose_rewrite(config, task)
+    if rewrite is not None and rewrite.in_chunks:
         return _in_chunks(config, trained, frozen, batch, few=task.sparse_loss)
 
     def loss(trained: Params) -> Array:
-        params = {**frozen, **trained}
-        return batch_loss(config, params, batch, task.loss_positions, query_token=task.query_token)
+        return batch_loss(task, config, {**frozen, **trained}, batch, rewrite)
 
     return jax.value_and_grad(loss)(trained)
+
+
+# ---- a few sequences at a time
 
 
 def _in_chunks(
     config: ModelConfig, trained: Params, frozen: Params, batch: Example, few: bool
 ) -> tuple[Float[Array, ""], Params]:
-    """Sequences in the order of how many positions they read, some at a time; of each only as many
-    rows as one of them reads."""
+    """The loss and its gradient, chunk by chunk."""
+
+    def of_chunk(width: int, part: Example) -> tuple[Array, Params]:
+        def loss_sum(trained: Params) -> Array:
+            return _loss_sum(config, {**frozen, **trained}, part, width)
+
+        return jax.value_and_grad(loss_sum)(trained)
+
+    nothing = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, trained))
+    return _mean_over_chunks(batch, few, of_chunk, nothing)
+
+
+def _loss_in_chunks(
+    config: ModelConfig, params: Params, batch: Example, few: bool
+) -> Float[Array, ""]:
+    """The loss alone, chunk by chunk."""
+
+    def of_chunk(width: int, part: Example) -> Array:
+        return _loss_sum(config, params, part, width)
+
+    return _mean_over_chunks(batch, few, of_chunk, jnp.zeros(()))
+
+
+def _loss_sum(config: ModelConfig, params: Params, part: Example, width: int) -> Float[Array, ""]:
+    """The weighted losses of a chunk, added up, of which so many rows of each sequence are read."""
+    rows, weights = _read_rows(part.weights, width)
+    logits = score_tables.read_logits(config, params, part.tokens, rows)
+    targets = jnp.take_along_axis(part.targets, rows, axis=1)
+    return (cross_entropy(logits, targets) * weights).sum()
+
+
+def _mean_over_chunks(
+    batch: Example, few: bool, of_chunk: Callable[[int, Example], Any], nothing: Any
+) -> Any:
+    """What chunks add up to, by the sum of all weights.
+
+    Sequences come in the order of how many positions they read, some at a time; of each only as
+    many rows are computed as one of them reads.
+
+    Args:
+        batch: sequences, targets and weights.
+        few: whether most sequences read few positions.
+        of_chunk: what is added up, of a number of rows and a chunk.
+        nothing: its zero.
+    """
     n_sequences, length = batch.tokens.shape
     order = jnp.argsort((batch.weights > 0).sum(axis=1))
     chunk = _chunk_size(n_sequences, length)
     chunks = jax.tree.map(lambda x: x[order].reshape(-1, chunk, length), batch)
     widths = (int(length * FEW), length) if few else (length,)
+    branches = [partial(of_chunk, width) for width in widths]
 
-    def loss_sum(width: int, part: Example, trained: Params) -> Array:
-        rows, weights = _read_rows(part.weights, width)
-        logits = score_tables.read_logits(config, {**frozen, **trained}, part.tokens, rows)
-        targets = jnp.take_along_axis(part.targets, rows, axis=1)
-        return (cross_entropy(logits, targets) * weights).sum()
-
-    def value_and_grad(width: int, part: Example) -> tuple[Array, Params]:
-        return jax.value_and_grad(partial(loss_sum, width, part))(trained)
-
-    branches = [partial(value_and_grad, width) for width in widths]
-
-    def add(sums: tuple[Array, Params], part: Example) -> tuple[tuple[Array, Params], None]:
+    def add(sums: Any, part: Example) -> tuple[Any, None]:
         most_read = (part.weights > 0).sum(axis=1).max()
         branch = sum((most_read > width).astype(int) for width in widths[:-1])
         return jax.tree.map(jnp.add, sums, jax.lax.switch(branch, branches, part)), None
 
-    nothing = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, trained))
     sums, _ = jax.lax.scan(add, nothing, chunks)
     return jax.tree.map(lambda x: x / _total(batch.weights), sums)
 

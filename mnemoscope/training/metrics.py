@@ -27,7 +27,7 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.models import Transformer
-from mnemoscope.models.rewrites import token_counts
+from mnemoscope.models.rewrites.table import read_logits
 from mnemoscope.probes import memories
 from mnemoscope.probes.distraction import distraction
 from mnemoscope.probes.hops import by_level
@@ -98,20 +98,12 @@ def facts(task: Facts, model: Transformer, world: FactWorld) -> Mapping[str, Flo
     for shown in SHOWN:
         key = jax.random.key(SAMPLE_KEY)
         tokens, answer = task.every_fact(world, shown, NOISE_DRAWS, key=key)
-        logits = _last_logits(task, model, tokens)
+        # asked at the end of each sequence alone
+        logits = read_logits(model.config, model.params, tokens, task)[:, -1]
         found[f"loss, {shown}"] = cross_entropy(logits, answer).mean()
         if shown == "both":
             found |= _answers_to_facts(task, world, logits, answer)
     return found
-
-
-def _last_logits(
-    task: Facts, model: Transformer, tokens: Int[Array, "batch pos"]
-) -> Float[Array, "batch vocab"]:
-    """What is answered at the end of each sequence."""
-    if token_counts.applies(model.config, task.query_token):
-        return token_counts.last_logits(model.config, model.params, tokens, task.query_token)
-    return jax.vmap(lambda row: model(row)[-1])(tokens)
 
 
 def _answers_to_facts(

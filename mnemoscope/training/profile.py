@@ -23,6 +23,7 @@ from mnemoscope.core.axes import Array
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.seeds import device_mesh, for_each_seed, seeds_per_device, shard
 from mnemoscope.core.xla import compiler_options
+from mnemoscope.models.rewrites.table import choose_rewrite
 from mnemoscope.training.loss import batch_loss, loss_and_gradient
 from mnemoscope.training.programs import programs
 from mnemoscope.training.spec import Spec
@@ -75,7 +76,8 @@ def _turn(stage: str, spec: Spec, world: object, key: Array, step: Array, state:
     # what was computed
     if stage == "loss":
         params = all_params(spec, state.trained, state.frozen)
-        value = batch_loss(spec.model, params, batch, spec.task.loss_positions)
+        rewrite = choose_rewrite(spec.model, spec.task)
+        value = batch_loss(spec.task, spec.model, params, batch, rewrite)
         return state._replace(trained=state.trained + 0.0 * value)
     trained = unravel_params(spec, state.trained)
     gradient = loss_and_gradient(spec.task, spec.model, trained, state.frozen, batch)[1]

@@ -20,15 +20,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from mnemoscope.core.axes import Float, Params
 from mnemoscope.core.errors import UserError, parsed, short, unknown
-from mnemoscope.models.language.config import LanguageConfig
-from mnemoscope.models.language.forward import LanguageModel
+from mnemoscope.models.config import ModelConfig
 from mnemoscope.models.language.tokens import Tokenizer
+from mnemoscope.models.shapes import heads_of_qkv, parameter_shapes
+from mnemoscope.models.transformer import Transformer
 
 Tensors = dict[str, Callable[[], np.ndarray]]  # by name; a tensor is read when it is asked for
 GGUF_TYPES = ("F32", "F16", "Q8_0", "Q4_0", "Q4_1")
@@ -49,6 +50,22 @@ GGUF_NAMES = {
 }
 # buffers of old checkpoints that hold no weights: masks, and angles that follow from the base
 NO_WEIGHTS = re.compile(r".*\.(rotary_emb\.inv_freq|attention\.bias|attention\.masked_bias)$")
+# what is common to all models of a type
+LLAMA: dict[str, Any] = {
+    "norm": "pre",
+    "norm_type": "rms",
+    "bias": False,
+    "act": "silu",
+    "gated_mlp": True,
+    "positions": "rotary",
+}
+NEOX: dict[str, Any] = {
+    "norm": "pre",
+    "norm_type": "layer",
+    "unembed_bias": False,
+    "act": "gelu",
+    "positions": "rotary",
+}
 # what is raised where a file says anything else than it should
 DAMAGE = (
     ValueError,
@@ -60,6 +77,15 @@ DAMAGE = (
     MemoryError,
     OSError,
 )
+
+
+class Described(NamedTuple):
+    """A model as a file describes it, before its weights are read."""
+
+    kind: Literal["llama", "neox"]
+    """Whose names the file has for its tensors."""
+    config: ModelConfig
+    d_vocab: int
 
 
 @contextmanager
@@ -79,28 +105,30 @@ def _reading(path: Path) -> Iterator[None]:
 # ---- models
 
 
-def read_model(path: Path) -> LanguageModel:
+def read_model(path: Path) -> Transformer:
     """The model in a GGUF file or a safetensors folder, in float32."""
     with _reading(path):
         return _model(path)
 
 
-def _model(path: Path) -> LanguageModel:
-    config, tensors = _folder(path) if path.is_dir() else _gguf(path)
-    found = _llama(config, tensors) if config.kind == "llama" else _neox(config, tensors)
+def _model(path: Path) -> Transformer:
+    described, tensors = _folder(path) if path.is_dir() else _gguf(path)
+    config = described.config
+    read = _llama if described.kind == "llama" else _neox
+    found = read(config, tensors)
     left = [name for name in tensors if not NO_WEIGHTS.fullmatch(name)]
     if left:
         raise UserError(
-            f"{str(path)!r} has {len(left)} tensors that a {config.kind} model of this shape "
+            f"{str(path)!r} has {len(left)} tensors that a {described.kind} model of this shape "
             f"does not use: {left[0]!r}"
         )
-    for name, shape in config.shapes().items():
+    for name, shape in parameter_shapes(config, described.d_vocab, 1).items():
         if found[name].shape != shape:
             raise UserError(
                 f"{name} in {str(path)!r} has shape {found[name].shape}; "
                 f"its configuration says {shape}"
             )
-    return LanguageModel(config, found)
+    return Transformer(config, found)
 
 
 def _take(tensors: Tensors, name: str) -> Float[np.ndarray, "..."]:
@@ -124,7 +152,7 @@ def _from_heads(
     return np.ascontiguousarray(matrix.T.reshape(heads, -1, matrix.shape[0]))
 
 
-def _llama(config: LanguageConfig, tensors: Tensors) -> Params:
+def _llama(config: ModelConfig, tensors: Tensors) -> Params:
     """The tensors of a Llama folder under our names."""
 
     def take(name: str) -> np.ndarray:
@@ -135,7 +163,7 @@ def _llama(config: LanguageConfig, tensors: Tensors) -> Params:
         ours = f"blocks.{layer}"
         theirs = f"model.layers.{layer}"
         params[f"{ours}.ln1.w"] = take(f"{theirs}.input_layernorm")
-        for name, heads in config.heads_of_qkv().items():
+        for name, heads in heads_of_qkv(config).items():
             projection = take(f"{theirs}.self_attn.{name.lower()}_proj")
             params[f"{ours}.attn.W_{name}"] = _heads(projection, heads)
         projection = take(f"{theirs}.self_attn.o_proj")
@@ -152,7 +180,7 @@ def _llama(config: LanguageConfig, tensors: Tensors) -> Params:
     return params
 
 
-def _neox(config: LanguageConfig, tensors: Tensors) -> Params:
+def _neox(config: ModelConfig, tensors: Tensors) -> Params:
     """The tensors of a GPT-NeoX folder under our names."""
 
     def both(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -250,17 +278,17 @@ def _json(path: Path) -> dict[str, Any]:
         raise UserError(f"{str(path)!r} cannot be read: {error}") from None
 
 
-def _folder(path: Path) -> tuple[LanguageConfig, Tensors]:
+def _folder(path: Path) -> tuple[Described, Tensors]:
     """A Hugging Face folder: config.json, and all tensors of *.safetensors."""
     data = _json(path / "config.json")
     try:
-        config = _folder_config(path, data)
+        described = _folder_config(path, data)
     except KeyError as error:
         raise UserError(f"config.json in {str(path)!r} does not say {error.args[0]!r}") from None
-    return config, _folder_tensors(path)
+    return described, _folder_tensors(path)
 
 
-def _folder_config(path: Path, data: dict[str, Any]) -> LanguageConfig:
+def _folder_config(path: Path, data: dict[str, Any]) -> Described:
     """What config.json says, in our words; a KeyError names what it leaves out."""
     model_type = data.get("model_type")
     if model_type not in ("llama", "gpt_neox"):
@@ -276,22 +304,22 @@ def _folder_config(path: Path, data: dict[str, Any]) -> LanguageConfig:
     if is_neox:
         turned_part = rotation.get("partial_rotary_factor", data.get("rotary_pct", 0.25))
     old_base = data.get("rotary_emb_base" if is_neox else "rope_theta", 10_000.0)
-    return LanguageConfig(
-        kind="neox" if is_neox else "llama",
+    config = ModelConfig(
+        **(NEOX if is_neox else LLAMA),
         norm_eps=data["layer_norm_eps" if is_neox else "rms_norm_eps"],
         n_layers=data["num_hidden_layers"],
         d_model=d_model,
         n_heads=n_heads,
         d_head=d_head,
-        d_vocab=data["vocab_size"],
-        n_kv_heads=data.get("num_key_value_heads") or n_heads,
+        n_key_value_heads=data.get("num_key_value_heads") or n_heads,
         d_mlp=data["intermediate_size"],
         n_ctx=data["max_position_embeddings"],
-        rotary_dims=int(d_head * turned_part),
+        rotary_dim=int(d_head * turned_part),
         rotary_base=rotation.get("rope_theta", old_base),
         tied=data.get("tie_word_embeddings", False),
-        parallel=is_neox and data.get("use_parallel_residual", True),
+        parallel_attn_mlp=is_neox and data.get("use_parallel_residual", True),
     )
+    return Described("neox" if is_neox else "llama", config, data["vocab_size"])
 
 
 def _check_supported(path: Path, data: dict[str, Any], rotation: dict[str, Any], act: str) -> None:
@@ -377,11 +405,11 @@ def _field(path: Path, fields: Any, name: str, default: Any = None) -> Any:
     return default
 
 
-def _gguf(path: Path) -> tuple[LanguageConfig, Tensors]:
+def _gguf(path: Path) -> tuple[Described, Tensors]:
     """A GGUF file of the Llama type, with a folder's names and order of rows."""
     reader = _reader(path)
     stored = {tensor.name: tensor for tensor in reader.tensors}
-    config = _gguf_config(path, reader.fields, stored)
+    described = _gguf_config(path, reader.fields, stored)
     tensors: Tensors = {}
     for name, tensor in stored.items():
         if tensor.tensor_type.name not in GGUF_TYPES:
@@ -390,11 +418,11 @@ def _gguf(path: Path) -> tuple[LanguageConfig, Tensors]:
         *block, part, _ = name.split(".")
         place = f"model.layers.{block[1]}." if block else ""
         theirs = f"{place}{GGUF_NAMES.get(part, part)}.weight"
-        tensors[theirs] = partial(_gguf_tensor, config, tensor)
-    return config, tensors
+        tensors[theirs] = partial(_gguf_tensor, described.config, tensor)
+    return described, tensors
 
 
-def _gguf_config(path: Path, fields: Any, stored: dict[str, Any]) -> LanguageConfig:
+def _gguf_config(path: Path, fields: Any, stored: dict[str, Any]) -> Described:
     """What a GGUF file's fields say, in our words."""
 
     def value(name: str, default: Any = None) -> Any:
@@ -412,24 +440,24 @@ def _gguf_config(path: Path, fields: Any, stored: dict[str, Any]) -> LanguageCon
     scaling = value("llama.rope.scaling.type", "none")
     if scaling != "none":
         raise UserError(f"{str(path)!r} has rope scaling {scaling!r}; allowed: 'none'")
-    return LanguageConfig(
-        kind="llama",
+    config = ModelConfig(
+        **LLAMA,
         n_layers=value("llama.block_count"),
         d_model=d_model,
         n_heads=n_heads,
-        n_kv_heads=n_kv_heads,
+        n_key_value_heads=n_kv_heads,
         d_head=d_head,
         d_mlp=value("llama.feed_forward_length"),
-        d_vocab=int(stored["token_embd.weight"].shape[1]),
         n_ctx=value("llama.context_length"),
-        rotary_dims=value("llama.rope.dimension_count", d_head),
+        rotary_dim=value("llama.rope.dimension_count", d_head),
         rotary_base=value("llama.rope.freq_base", 10_000.0),
         norm_eps=value("llama.attention.layer_norm_rms_epsilon"),
         tied="output.weight" not in stored,
     )
+    return Described("llama", config, int(stored["token_embd.weight"].shape[1]))
 
 
-def _gguf_tensor(config: LanguageConfig, tensor: Any) -> np.ndarray:
+def _gguf_tensor(config: ModelConfig, tensor: Any) -> np.ndarray:
     """A tensor as numbers; the rows of queries and keys in the order of `forward`."""
     from gguf.quants import dequantize  # pyright: ignore[reportMissingImports]
 
@@ -437,7 +465,7 @@ def _gguf_tensor(config: LanguageConfig, tensor: Any) -> np.ndarray:
     if not tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
         return found
     by_head = found.reshape(-1, config.d_head, config.d_model)
-    rows = _rotary_permutation(config.d_head, config.rotary_dims)
+    rows = _rotary_permutation(config.d_head, config.rotary_dim)
     return by_head[:, rows].reshape(found.shape)
 
 

@@ -17,21 +17,21 @@ import numpy as np
 
 from mnemoscope.core.axes import Array, Bool, Float, Shaped
 from mnemoscope.core.xla import materialize, pin_layout
-from mnemoscope.models.forward import NORM_EPS
 
 
 def standard(
-    x: Float[Array, "*axes"], axis: int = 0, centered: bool = False
+    x: Float[Array, "*axes"], eps: float, axis: int = 0, centered: bool = False
 ) -> Float[Array, "*axes"]:
     """x with mean 0 and variance 1 along an axis.
 
     Args:
         x: Any array.
+        eps: What is added to the variance.
         axis: The axis along which it is standardized.
-        centred: Whether the mean is 0 already.
+        centered: Whether the mean is 0 already.
     """
     x = x if centered else x - x.mean(axis, keepdims=True)
-    return x * jax.lax.rsqrt(jnp.square(x).mean(axis, keepdims=True) + NORM_EPS)
+    return x * jax.lax.rsqrt(jnp.square(x).mean(axis, keepdims=True) + eps)
 
 
 def take(rows: np.ndarray, x: Shaped[Array, "pos ..."]) -> Shaped[Array, "row ..."]:

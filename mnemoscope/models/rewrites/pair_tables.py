@@ -14,8 +14,7 @@ Four things make the difference, and none changes a value by more than rounding:
    unrolled axes, vectorized along the batch.
 
 Axes here end with the batch: `row` are the positions at which a layer is computed, `u` and `v`
-stand for tokens as queries and keys. `applies` says for which shapes this is used; everything else
-takes the plain forward pass.
+stand for tokens as queries and keys. `why_not` says for which shapes this is used.
 """
 
 from dataclasses import dataclass
@@ -27,26 +26,50 @@ import numpy as np
 from mnemoscope.core.axes import Array, Float, Int, Params
 from mnemoscope.core.xla import materialize
 from mnemoscope.models.config import ModelConfig
-from mnemoscope.models.forward import ACTS
+from mnemoscope.models.layer_tables import ACTIVATIONS
 from mnemoscope.models.rewrites import gpu_kernel
 from mnemoscope.models.rewrites.batch_last import attend, compare, pick, product, standard, take
+from mnemoscope.models.support import ANY, Support
+from mnemoscope.tasks import Task
 
 VECTOR = 16  # columns come in whole registers: 528 are 2% faster than 518 on a core, 7% on an H200
 
 
-def applies(config: ModelConfig, d_vocab: int, n_ctx: int) -> bool:
-    """Whether the rewrite covers this model, and tables pay: at most 300 (position, token) pairs.
+SUPPORT = Support(
+    "pair tables",
+    {
+        "norm": ANY,
+        "norm_type": ("layer",),
+        "norm_eps": ANY,
+        "bias": ANY,
+        "unembed_bias": ANY,
+        "tied": ANY,
+        "act": ANY,
+        "mlp_layers": ANY,
+    },
+)
+# (position, token) pairs up to which tables pay. Measured on one core with d=32 and batch 128: 9
+# positions of 32 tokens take 1.1 ms against the plain pass's 1.8, 48 of 6 tokens 6.6 against 12.3;
+# 9 of 64 tokens 3.4 against 1.9. Around 400 pairs it depends on which there are more of.
+MOST_PAIRS = 300
 
-    Measured on one core with d=32 and batch 128: 9 positions of 32 tokens take 1.1 ms against the
-    plain pass's 1.8, 48 of 6 tokens 6.6 against 12.3; 9 of 64 tokens 3.4 against 1.9. Around 400
-    pairs it depends on which there are more of.
+
+def why_not(config: ModelConfig, task: Task) -> str | None:
+    """Why the rewrite is not used; None if it covers this model, and tables pay.
 
     Args:
         config: The model.
-        d_vocab: Tokens of the vocabulary.
-        n_ctx: Positions of a sequence.
+        task: What it is trained on.
     """
-    return not config.unusual and d_vocab * n_ctx <= 300
+    if task.reads_early:
+        return "answers are read after earlier layers too"
+    pairs = task.d_vocab * task.n_ctx
+    if pairs > MOST_PAIRS:
+        return (
+            f"{task.d_vocab} tokens at {task.n_ctx} positions are {pairs} pairs; "
+            f"tables pay up to {MOST_PAIRS}"
+        )
+    return SUPPORT.why_not(config)
 
 
 def read_logits(
@@ -58,7 +81,7 @@ def read_logits(
     """`forward`'s logits at the positions `read` of every sequence.
 
     Args:
-        config: The model, for which `applies` is true.
+        config: The model, of a shape that `why_not` has nothing against.
         params: Its parameters by name.
         tokens: A batch of sequences.
         read: The positions at which logits are wanted, in ascending order.
@@ -150,7 +173,8 @@ class _Pass:
     def normalized(self, name: str, x: Array, axis: int = 0) -> Array:
         """The norm `name` of x along an axis."""
         other = tuple(i for i in range(x.ndim) if i != axis % x.ndim)
-        scaled = standard(x, axis) * jnp.expand_dims(self.p[f"{name}.w"], other)
+        scale = jnp.expand_dims(self.p[f"{name}.w"], other)
+        scaled = standard(x, self.config.norm_eps, axis) * scale
         return scaled + jnp.expand_dims(self.p[f"{name}.b"], other)
 
     def norm_linear(self, norm: str, w: Array, bias: str, x: Array) -> Array:
@@ -307,7 +331,7 @@ def _feed_forward(
     mlp = f"blocks.{layer}.mlp"
     seen = run.normalized(f"blocks.{layer}.ln2", x) if run.config.norm == "pre" else x
     before = product(run.true, run.p[f"{mlp}.W_in"], seen) + run.bias(f"{mlp}.b_in")
-    hidden = ACTS[run.config.act](before)
+    hidden = ACTIVATIONS[run.config.act](before)
     return x + product(run.true, run.p[f"{mlp}.W_out"], hidden) + run.bias(f"{mlp}.b_out")
 
 
@@ -317,12 +341,13 @@ def _feed_forward_post_norm(
     p = run.p
     at = f"blocks.{layer}"
     mlp = f"{at}.mlp"
-    x = standard(x, centered=layer == 0)
+    eps = run.config.norm_eps
+    x = standard(x, eps, centered=layer == 0)
     if run.config.has_mlp(layer):
         before = run.norm_linear(f"{at}.ln1", p[f"{mlp}.W_in"], f"{mlp}.b_in", x)
-        hidden = ACTS[run.config.act](before)
+        hidden = ACTIVATIONS[run.config.act](before)
         x = p[f"{at}.ln1.w"][:, None] * x + product(run.true, p[f"{mlp}.W_out"], hidden)
-        x = standard(x + p[f"{at}.ln1.b"][:, None] + run.bias(f"{mlp}.b_out"))
+        x = standard(x + p[f"{at}.ln1.b"][:, None] + run.bias(f"{mlp}.b_out"), eps)
     if layer == run.config.n_layers - 1:
         return x
     norm = run.last_norm(layer)
@@ -389,7 +414,7 @@ def _folded_logits(
         return both
     hidden = both[: config.d_mlp]
     logits = both[config.d_mlp :]
-    return logits + product(run.true, p[f"{mlp}.W_out"] @ run.w_u, ACTS[config.act](hidden))
+    return logits + product(run.true, p[f"{mlp}.W_out"] @ run.w_u, ACTIVATIONS[config.act](hidden))
 
 
 def _unembed(run: _Pass, x: Float[Array, "d_model column"]) -> Float[Array, "vocab column"]:
@@ -397,7 +422,8 @@ def _unembed(run: _Pass, x: Float[Array, "d_model column"]) -> Float[Array, "voc
     if run.config.norm == "none":
         return product(run.true, run.w_u, x) + run.bias("unembed.b_U")
     if run.config.norm == "pre":
-        return run.norm_linear("ln_final", run.w_u, "unembed.b_U", standard(x))
+        x = standard(x, run.config.norm_eps)
+        return run.norm_linear("ln_final", run.w_u, "unembed.b_U", x)
     norm = run.last_norm(run.config.n_layers - 1)
     return run.norm_linear(norm, run.w_u, "unembed.b_U", x)
 

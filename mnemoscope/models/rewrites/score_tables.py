@@ -24,12 +24,41 @@ import jax.numpy as jnp
 from mnemoscope.core.axes import Array, Float, Int, Params
 from mnemoscope.core.xla import materialize
 from mnemoscope.models.config import ModelConfig
-from mnemoscope.models.forward import ACTS
+from mnemoscope.models.layer_tables import ACTIVATIONS
+from mnemoscope.models.support import ANY, Support
+from mnemoscope.tasks import Task
+
+SUPPORT = Support(
+    "score tables",
+    {
+        "norm": ("none",),
+        "bias": ANY,
+        "unembed_bias": ANY,
+        "tied": ANY,
+        "act": ANY,
+        "mlp_layers": ANY,
+    },
+)
 
 
-def applies(config: ModelConfig) -> bool:
-    """Whether the rewrite covers this model."""
-    return not config.unusual and config.norm == "none" and config.n_heads == 1
+def why_not(config: ModelConfig, task: Task) -> str | None:
+    """Why the rewrite is not used; None if it covers this model, and pays.
+
+    On an H200 the plain pass is as fast: 4.1 ms a step of the simplified induction model against
+    4.0, and 2.5 against 3.2 at d=128 when all is read.
+
+    Args:
+        config: The model.
+        task: What it is trained on.
+    """
+    if task.reads_early:
+        return "answers are read after earlier layers too"
+    if config.n_heads != 1:
+        return f"n_heads={config.n_heads} (allowed: 1)"
+    unsupported = SUPPORT.why_not(config)
+    if unsupported is None and jax.default_backend() != "cpu":
+        return "it pays on a CPU alone"
+    return unsupported
 
 
 def read_logits(
@@ -41,7 +70,7 @@ def read_logits(
     """`forward`'s logits at the positions `rows` of every sequence.
 
     Args:
-        config: The model, for which `applies` is true.
+        config: The model, of a shape that `why_not` has nothing against.
         params: Its parameters by name.
         tokens: A batch of sequences.
         rows: The positions at which logits are wanted.
@@ -148,7 +177,7 @@ def _rest_of_layer(
         of_values = p[f"{attn}.b_V"][0] @ p[f"{attn}.W_O"][0]
         x = x + (of_values + p[f"{attn}.b_O"]).reshape(1, 1, run.config.d_model)
     if run.config.has_mlp(layer):
-        hidden = ACTS[run.config.act](x @ p[f"{mlp}.W_in"] + run.bias(f"{mlp}.b_in"))
+        hidden = ACTIVATIONS[run.config.act](x @ p[f"{mlp}.W_in"] + run.bias(f"{mlp}.b_in"))
         x = x + hidden @ p[f"{mlp}.W_out"] + run.bias(f"{mlp}.b_out")
     return x
 

@@ -14,7 +14,7 @@ at once. exp s_h(v) is taken relative to the head's largest score and not below 
 rewrite is exact unless every token of a sequence is further than that below the best one of the
 vocabulary.
 
-Axes: `v` are tokens of the vocabulary. `applies` says for which models this is used.
+Axes: `v` are tokens of the vocabulary. `why_not` says for which models this is used.
 """
 
 import jax
@@ -22,16 +22,45 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int, Params
 from mnemoscope.models.config import ModelConfig
-from mnemoscope.models.forward import ACTS
+from mnemoscope.models.layer_tables import ACTIVATIONS
+from mnemoscope.models.support import ANY, Support
+from mnemoscope.tasks import Task
 
 LEAST = -80.0  # nats: exp of it, and one over that, are floats
 
 
-def applies(config: ModelConfig, query_token: int | None) -> bool:
-    """Whether the rewrite covers this model, asked from a token that ends every sequence."""
-    if query_token is None:
-        return False
-    return config.n_layers == 1 and config.norm == "none" and not config.positions
+SUPPORT = Support(
+    "token counts",
+    {
+        "norm": ("none",),
+        "positions": ("none",),
+        "attention": ("softmax", "linear"),
+        "causal": ANY,  # the last token sees every other anyway
+        "attn_residual": ANY,
+        "d_head": ANY,
+        "bias": ANY,
+        "unembed_bias": ANY,
+        "tied": ANY,
+        "act": ANY,
+        "mlp_layers": ANY,
+    },
+)
+
+
+def why_not(config: ModelConfig, task: Task) -> str | None:
+    """Why the rewrite is not used; None if it covers this model, asked by one token at the end.
+
+    Args:
+        config: The model.
+        task: What it is trained on.
+    """
+    if task.reads_early:
+        return "answers are read after earlier layers too"
+    if task.query_token is None:
+        return "no one token ends every sequence and asks"
+    if config.n_layers != 1:
+        return f"n_layers={config.n_layers} (allowed: 1)"
+    return SUPPORT.why_not(config)
 
 
 def counts(tokens: Int[Array, "batch pos"], d_vocab: int) -> Float[Array, "batch v"]:
@@ -46,7 +75,7 @@ def last_logits(
     """`forward`'s logits at the last position of every sequence.
 
     Args:
-        config: The model, for which `applies` is true.
+        config: The model, of a shape that `why_not` has nothing against.
         params: Its parameters by name.
         tokens: A batch of sequences; the last token of each must be `query_token`.
         query_token: The token that asks.
@@ -118,5 +147,5 @@ def _feed_forward(
     config: ModelConfig, p: dict[str, Array], x: Float[Array, "batch d_model"]
 ) -> Float[Array, "batch d_model"]:
     mlp = "blocks.0.mlp"
-    hidden = ACTS[config.act](x @ p[f"{mlp}.W_in"] + _bias(p, f"{mlp}.b_in"))
+    hidden = ACTIVATIONS[config.act](x @ p[f"{mlp}.W_in"] + _bias(p, f"{mlp}.b_in"))
     return x + hidden @ p[f"{mlp}.W_out"] + _bias(p, f"{mlp}.b_out")

@@ -13,7 +13,7 @@ Stages, rarer triggers and general models are left to `full`.
 
 from typing import Any, NamedTuple
 
-from mnemoscope.models import ModelConfig
+from mnemoscope.models import Init, ModelConfig
 from mnemoscope.studies.claims import Condition, Scale
 from mnemoscope.tasks import Bigrams
 from mnemoscope.tasks.corpus import Corpus
@@ -111,7 +111,7 @@ def _with_memory(size: Size, task: Bigrams) -> Spec:
         d_mlp=128,
         act="linear",
         mlp_layers=(1,),
-        identity=("*.attn.W_Q", "*.W_in"),
+        init=Init(identity=("*.attn.W_Q", "*.W_in")),
         frozen=(*simplified_model(128).frozen, "*.W_in"),  # so that W_out alone is the memory
     )
     return Spec(

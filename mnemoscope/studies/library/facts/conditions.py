@@ -3,7 +3,7 @@
 Linear attention as the source has it, and softmax models with learned embeddings.
 """
 
-from mnemoscope.models import ModelConfig
+from mnemoscope.models import Init, ModelConfig
 from mnemoscope.studies.claims import Condition, Scale
 from mnemoscope.tasks import Facts
 from mnemoscope.training.optimizers import SGD, Adam
@@ -21,12 +21,11 @@ LINEAR = ModelConfig(
     n_heads=1,
     d_mlp=0,
     bias=False,
-    positions=False,
+    positions="none",
     attention="linear",
     attn_residual=False,
-    identity=_STILL,
     frozen=_STILL,
-    constant=(("*.W_K", 1e-5), ("unembed.W_U", 1e-5)),
+    init=Init(identity=_STILL, constant=(("*.W_K", 1e-5), ("unembed.W_U", 1e-5))),
 )
 SOFTMAX = {"softmax/attention only": 0, "softmax/with MLP": 64}  # hidden units
 
@@ -48,7 +47,7 @@ def _softmax(scale: Scale, hidden: int) -> Spec:
     """Softmax attention with learned embeddings, with so many hidden units or none."""
     return Spec(
         task=TASK,
-        model=ModelConfig(d_model=32, n_heads=4, d_mlp=hidden, positions=False),
+        model=ModelConfig(d_model=32, n_heads=4, d_mlp=hidden, positions="none"),
         optimizer=Adam(lr=1e-3),
         steps=1024 if scale == "quick" else 4096,
         batch=256 if scale == "quick" else 1024,

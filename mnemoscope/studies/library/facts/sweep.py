@@ -25,7 +25,7 @@ from pydantic import Field
 from mnemoscope.core.axes import Array, Bool, Float, Int, Params, PRNGKeyArray
 from mnemoscope.core.config import Strict
 from mnemoscope.core.seeds import map_over_seeds
-from mnemoscope.models import ModelConfig, init
+from mnemoscope.models import Init, ModelConfig, init
 from mnemoscope.models.rewrites import token_counts
 from mnemoscope.studies.search import largest
 from mnemoscope.tasks import Example, Facts
@@ -55,13 +55,12 @@ class Shape(Strict):
         return ModelConfig(
             d_model=self.d,
             n_heads=self.n_heads,
-            head_dim=self.d_head,
+            d_head=self.d_head,
             d_mlp=self.d_mlp,
-            positions=False,
+            positions="none",
             attn_residual=False,
-            unit_embeddings=True,
             unembed_bias=False,
-            constant=tuple((name, 0.0) for name in SILENT),
+            init=Init(embeddings="unit", constant=tuple((name, 0.0) for name in SILENT)),
             frozen=("embed.W_E", "unembed.W_U", *SILENT),
         )
 

@@ -5,7 +5,7 @@ All of them see the same number of sequences.
 
 from typing import Literal, NamedTuple
 
-from mnemoscope.models import ModelConfig
+from mnemoscope.models import Init, ModelConfig
 from mnemoscope.studies.claims import Condition, Scale
 from mnemoscope.tasks import Hops
 from mnemoscope.training.optimizers import Adam
@@ -96,13 +96,15 @@ def _setting(size: Size, task: Hops, layers: int | None = None, budgets: int = 1
         d_mlp=0,
         bias=False,
         causal=False,
-        orthogonal=True,
         frozen=("embed.W_E", "pos_embed.W_pos"),
-        scaled=(
-            ("*.W_Q", size.start),
-            ("*.W_K", size.start),
-            ("*.W_V", LOUD),
-            ("*.W_O", LOUD),
+        init=Init(
+            orthogonal=True,
+            scale=(
+                ("*.W_Q", size.start),
+                ("*.W_K", size.start),
+                ("*.W_V", LOUD),
+                ("*.W_O", LOUD),
+            ),
         ),
     )
     optimizer = Adam(

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array, Bool, Float, Int
-from mnemoscope.models import Edit, replace
-from mnemoscope.models.language import LanguageModel
+from mnemoscope.models import Edit, Transformer, replace
 from mnemoscope.probes.copying import prefix_score, previous_score, token_losses
 from mnemoscope.studies.claims import Curve, Grid, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
@@ -38,7 +37,7 @@ def repeated(subject: Subject) -> Int[np.ndarray, "sequence pos"]:
     return np.concatenate([drawn, drawn], axis=1)
 
 
-def silence(model: LanguageModel, heads: Bool[Array, "layer head"]) -> list[Edit]:
+def silence(model: Transformer, heads: Bool[Array, "layer head"]) -> list[Edit]:
     """These heads' outputs at zero."""
     zero = jnp.zeros((1, 1, 1))
     return [
@@ -47,7 +46,7 @@ def silence(model: LanguageModel, heads: Bool[Array, "layer head"]) -> list[Edit
     ]
 
 
-def _read(model: LanguageModel, batch: tuple[Array, Array]) -> dict[str, Array]:
+def _read(model: Transformer, batch: tuple[Array, Array]) -> dict[str, Array]:
     """Scores and losses of a batch of sequences, each with its own heads silenced."""
 
     def sequence(row: Array, silenced: Array) -> dict[str, Array]:

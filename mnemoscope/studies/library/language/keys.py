@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array, Bool, Float, Int
-from mnemoscope.models.language import LanguageModel
-from mnemoscope.models.language.forward import read_out
+from mnemoscope.models import Transformer
+from mnemoscope.models.forward_pass import read_out
 from mnemoscope.studies.claims import Curve, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.language.places import late
@@ -42,7 +42,7 @@ def sentences() -> list[str]:
     return folder.joinpath("sentences.txt").read_text(encoding="utf-8").splitlines()
 
 
-def _excited(model: LanguageModel, batch: tuple[Array, Array]) -> tuple[Array, Array]:
+def _excited(model: Transformer, batch: tuple[Array, Array]) -> tuple[Array, Array]:
     """For every unit, its largest activation in a sentence, with its sign, and where it was.
 
     Both are (sentence, layer, unit). The first position is left out, where there is no prefix to
@@ -61,7 +61,7 @@ def _excited(model: LanguageModel, batch: tuple[Array, Array]) -> tuple[Array, A
     return jax.vmap(one)(*batch)
 
 
-def _ranks(model: LanguageModel, batch: tuple[Array, Array]) -> Array:
+def _ranks(model: Transformer, batch: tuple[Array, Array]) -> Array:
     """How many tokens each value promotes more than the ones asked about (unit, token)."""
     values, asked = batch
     scores = read_out(model.config, model.params, values)
@@ -125,6 +125,7 @@ def memory(subject: Subject, evidence: Evidence) -> Outcome:
     texts = sentences()
     hits = _hits(subject, texts)
     config = subject.model.config
+    d_vocab = subject.model.d_vocab
     chosen = list(late(config.n_layers))
     value, interval = mean_interval((hits.own - hits.shuffled)[chosen].ravel())
     own = float(hits.own[chosen].mean())
@@ -134,7 +135,7 @@ def memory(subject: Subject, evidence: Evidence) -> Outcome:
     sentence = (
         f"{subject.name}: in the last {len(chosen)} layers {own:.1%} of "
         f"{hits.own[chosen].size:,} values promote (among the first "
-        f"{PROMOTED} of {config.d_vocab:,} tokens) what follows the prefix that excites their key "
+        f"{PROMOTED} of {d_vocab:,} tokens) what follows the prefix that excites their key "
         f"most, {shuffled:.1%} with shuffled keys; in the first {n_early} layers "
         f"{hits.own[early].mean():.1%} and {hits.shuffled[early].mean():.1%}. "
         f"Text: {len(texts)} sentences."

@@ -7,8 +7,7 @@ import jax
 import numpy as np
 
 from mnemoscope.core.axes import Array, Bool, Float, Int
-from mnemoscope.models.language import LanguageModel
-from mnemoscope.models.language.forward import read_out
+from mnemoscope.models import Transformer, unembed
 from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.language.copying import induction_heads, silence
@@ -69,16 +68,16 @@ def prompts() -> list[tuple[str, str, tuple[str, ...]]]:
     return found
 
 
-def _last(model: LanguageModel, batch: tuple[Array, Array, Array, Array]) -> Array:
+def _last(model: Transformer, batch: tuple[Array, Array, Array, Array]) -> Array:
     """Log-probabilities of the colours after each prompt."""
 
     def one(tokens: Array, at: Array, silenced: Array) -> Array:
         _, trace = model.run_with_trace(tokens, silence(model, silenced))
-        return trace["ln_final.hook_normalized"][at]
+        return trace[f"blocks.{model.config.n_layers - 1}.hook_resid_post"][at]
 
     tokens, last, colours, silenced = batch
     stream = jax.vmap(one)(tokens, last, silenced)
-    log_p = jax.nn.log_softmax(read_out(model.config, model.params, stream))
+    log_p = jax.nn.log_softmax(unembed(model.config, model.params, stream))
     return jax.numpy.take_along_axis(log_p, colours, axis=1)
 
 

@@ -9,9 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array, Bool, Float, Params
-from mnemoscope.models import replace
-from mnemoscope.models.language import LanguageModel
-from mnemoscope.models.language.forward import read_out
+from mnemoscope.models import Transformer, replace, unembed
 from mnemoscope.probes.truncation import keep_rank
 from mnemoscope.studies.claims import Grid, InconclusiveError, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
@@ -66,13 +64,13 @@ def late(n_layers: int) -> range:
     return range(n_layers - n_layers // 3, n_layers)
 
 
-def _streams(model: LanguageModel, tokens: Array) -> Array:
+def _streams(model: Transformer, tokens: Array) -> Array:
     """What reaches the first late layer."""
     at = f"blocks.{late(model.config.n_layers)[0]}.hook_resid_pre"
     return jax.vmap(lambda row: model.run_with_trace(row)[1][at])(tokens)
 
 
-def _answers(model: LanguageModel, batch: dict[str, Array]) -> Array:
+def _answers(model: Transformer, batch: dict[str, Array]) -> Array:
     """From there on: log P and rank of the place and of the common word, (prompt, word, 2)."""
     tail = model.after(late(model.config.n_layers)[0])
 
@@ -83,10 +81,11 @@ def _answers(model: LanguageModel, batch: dict[str, Array]) -> Array:
             for i in range(tail.config.n_layers)
         ]
         tokens = jnp.zeros(stream.shape[0], int)  # not looked at: the stream takes their place
-        return tail.run_with_trace(tokens, edits)[1]["ln_final.hook_normalized"][at]
+        trace = tail.run_with_trace(tokens, edits)[1]
+        return trace[f"blocks.{tail.config.n_layers - 1}.hook_resid_post"][at]
 
     seen = jax.vmap(last)(batch["stream"], batch["last"], batch["silent"])
-    told = jax.nn.log_softmax(read_out(model.config, model.params, seen))
+    told = jax.nn.log_softmax(unembed(model.config, model.params, seen))
     asked = jnp.take_along_axis(told, batch["asked"], axis=1)
     ranks = (told[:, None] > asked[:, :, None]).sum(axis=2)
     return jnp.stack([asked, ranks.astype(float)], axis=2)

@@ -13,8 +13,8 @@ from jax.sharding import Mesh, NamedSharding
 
 from mnemoscope.core.axes import Int, Params
 from mnemoscope.core.seeds import SAME, device_mesh, for_each_seed, seeds_per_device, shard
+from mnemoscope.models import Transformer
 from mnemoscope.models.language import (
-    LanguageModel,
     Tokenizer,
     find_weights,
     read_model,
@@ -82,18 +82,18 @@ class Subject:
         return self.path
 
     @cached_property
-    def model(self) -> LanguageModel:
+    def model(self) -> Transformer:
         """The model, read once; each device has a copy of its weights."""
         found = read_model(self._installed())
         copied = jax.device_put(found.params, NamedSharding(self._mesh, SAME))
-        return LanguageModel(found.config, copied)
+        return Transformer(found.config, copied)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Its tokenizer."""
         return read_tokenizer(self._installed())
 
-    def program(self, f: Callable[[LanguageModel, Any], Any], n: int) -> Callable[..., Any]:
+    def program(self, f: Callable[[Transformer, Any], Any], n: int) -> Callable[..., Any]:
         """g(each) = f(model, one batch) for each of n batches, compiled once, on all devices.
 
         g(each, changed) takes the parameters in `changed` instead of the model's own.
@@ -102,12 +102,12 @@ class Subject:
             self._programs[f, n] = self._program(f, n)
         return self._programs[f, n]
 
-    def _program(self, f: Callable[[LanguageModel, Any], Any], n: int) -> Callable[..., Any]:
+    def _program(self, f: Callable[[Transformer, Any], Any], n: int) -> Callable[..., Any]:
         model = self.model
         mesh = self._mesh
 
         def one(batch: Any, params: Params) -> Any:
-            return f(LanguageModel(model.config, params), batch)
+            return f(Transformer(model.config, params), batch)
 
         run = jax.jit(for_each_seed(one, mesh, seeds_per_device(mesh, n, LANES)))
 
@@ -118,7 +118,7 @@ class Subject:
 
         return program
 
-    def map_rows(self, f: Callable[[LanguageModel, Any], Any], each: Any, size: int) -> Any:
+    def map_rows(self, f: Callable[[Transformer, Any], Any], each: Any, size: int) -> Any:
         """f over rows in batches of one size, and the results as rows again.
 
         Args:

@@ -5,7 +5,7 @@ On text whose trigger noise often follows. The source's sizes at `full` (d = 256
 and 300 steps at rate .1, chosen on seeds that are not among the study's.
 """
 
-from mnemoscope.models import ModelConfig
+from mnemoscope.models import Init, ModelConfig
 from mnemoscope.studies.claims import Condition, Scale
 from mnemoscope.tasks import Bigrams
 from mnemoscope.training.optimizers import SGD
@@ -24,7 +24,7 @@ def settings(scale: Scale) -> dict[str, Condition]:
         n_layers=2,
         d_mlp=4 * d,
         bias=False,
-        identity=("*.attn.W_Q",),
+        init=Init(identity=("*.attn.W_Q",)),
         frozen=("embed.W_E", "pos_embed.W_pos", "unembed.W_U", "*.attn.W_Q"),
     )
     spec = Spec(

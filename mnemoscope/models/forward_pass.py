@@ -1,0 +1,297 @@
+r"""One forward pass for one sequence; it returns the logits and everything it saw on the way.
+
+With x the residual stream (pos, d_model), for each layer:
+
+    q, k, v = x W_Q + b_Q, ...                                    for each head
+    pattern = softmax(mask(q k^T / sqrt(d_head)))
+    x <- x + sum_head (pattern v) W_O + b_O
+    x <- x + act(x W_in + b_in) W_out + b_out
+    logits = x W_U + b_U
+
+`norm="pre"` normalizes what attention, feed-forward and unembedding receive; `norm="post"`
+normalizes each sum. Rotary positions turn q and k. Groups of heads may share k and v: head h reads
+those of key-value head h // (n_heads / n_key_value_heads). A gated feed-forward layer has
+act(x W_gate) * (x W_in) + b_in for hidden units. A parallel model gives attention and feed-forward
+the same x and adds both. `mnemoscope.models.layer_tables` has the kinds of activations, attention,
+norms and positions.
+
+Every named value passes through `site`, which applies the edits for that name and records the
+result: what the trace holds is what the rest of the computation used. Under `jit`, what is not
+asked for of the trace is not computed.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from mnemoscope.core.axes import Array, Bool, Float, Logits, Params, Tokens
+from mnemoscope.models.config import ModelConfig
+from mnemoscope.models.edits import Edit, recorder
+from mnemoscope.models.layer_tables import ACTIVATIONS, ATTENTION, NORMS, rotate, sinusoids
+from mnemoscope.models.shapes import heads_of_qkv
+
+Site = Callable[[str, Array], Array]
+
+
+def forward(
+    config: ModelConfig, params: Params, tokens: Tokens, edits: Iterable[Edit] = ()
+) -> tuple[Logits, dict[str, Array]]:
+    """Logits after every token, and the trace: every site's value by name, after edits.
+
+    Args:
+        config: The model.
+        params: Its parameters by name.
+        tokens: One sequence.
+        edits: What the pass should find at some sites instead of what it computed.
+    """
+    edits = tuple(edits)
+    site, trace = recorder(config, edits)
+    edited = frozenset(edit.site for edit in edits)
+    run = _Pass(config, params, site, edited, _may_see(config, tokens.shape[0]))
+    x = _embed(run, tokens)
+    for layer in range(config.n_layers):
+        x = _layer(run, layer, x)
+    return _unembed(run, x), trace
+
+
+def unembed(
+    config: ModelConfig, params: Params, x: Float[Array, "row d_model"]
+) -> Float[Array, "row vocab"]:
+    """Logits of streams: the last norm, if there is one, and the unembedding.
+
+    Args:
+        config: The model.
+        params: Its parameters by name.
+        x: Streams after the last layer, or after another one.
+    """
+    return _unembed(_Pass(config, params, lambda _, x: x), x)
+
+
+def read_out(
+    config: ModelConfig, params: Params, x: Float[Array, "row d_model"]
+) -> Float[Array, "row vocab"]:
+    """Logits of vectors that are read as they are: not normalized, but weighted as the last norm
+    weights them.
+
+    Args:
+        config: The model.
+        params: Its parameters by name.
+        x: Vectors such as a unit's row of W_out.
+    """
+    run = _Pass(config, params, lambda _, x: x)
+    weighted = run.weights_of_norm("ln_final", x) if config.norm == "pre" else x
+    return _product_with_unembedding(run, weighted)
+
+
+def early_logits(
+    config: ModelConfig, params: Params, tokens: Tokens, edits: Iterable[Edit] = ()
+) -> Float[Array, "layer pos vocab"]:
+    """What would be answered if the stream were read after each layer instead of the last.
+
+    The last row is `forward`'s.
+
+    Args:
+        config: The model.
+        params: Its parameters by name.
+        tokens: One sequence.
+        edits: What the pass should find at some sites instead of what it computed.
+    """
+    _, trace = forward(config, params, tokens, edits)
+    streams = [trace[f"blocks.{layer}.hook_resid_post"] for layer in range(config.n_layers)]
+    return jnp.stack([unembed(config, params, x) for x in streams])
+
+
+# ---- what every part of a pass needs to know
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """One pass of one model over one sequence."""
+
+    config: ModelConfig
+    params: Params
+    site: Site
+    """What every named value goes through: it applies edits and records."""
+    edited: frozenset[str] = frozenset()
+    """The sites that are edited."""
+    may_see: Bool[Array, "1 pos key_pos"] | None = None
+    """Which keys each position sees."""
+
+    def bias(self, name: str, rank: int) -> Array | float:
+        """A bias with axes of size 1 in front, up to a rank; 0 where the model has none such."""
+        if name not in self.params:
+            return 0.0
+        bias = self.params[name]
+        return jnp.expand_dims(bias, tuple(range(rank - bias.ndim)))
+
+    def weights_of_norm(self, name: str, x: Array) -> Array:
+        """The scale and shift of a norm, applied to what it made standard."""
+        scale = jnp.expand_dims(self.params[f"{name}.w"], tuple(range(x.ndim - 1)))
+        return x * scale + self.bias(f"{name}.b", x.ndim)
+
+
+def _may_see(config: ModelConfig, n_pos: int) -> Bool[Array, "1 pos key_pos"]:
+    everything = jnp.ones((n_pos, n_pos), bool)
+    return (jnp.tril(everything) if config.causal else everything)[None]
+
+
+# ---- norms
+
+
+def _norm(run: _Pass, name: str, x: Float[Array, "pos d_model"]) -> Float[Array, "pos d_model"]:
+    """The norm of this name.
+
+    The sites are TransformerLens's, by value: a layer norm's is what it hands on, an RMS norm's
+    what its weights receive.
+    """
+    site = run.site
+    centered, scale = _center_and_measure(run.config, x)
+    standard = centered / site(f"{name}.hook_scale", scale)
+    if NORMS[run.config.norm_type].has_shift:
+        return site(f"{name}.hook_normalized", run.weights_of_norm(name, standard))
+    return run.weights_of_norm(name, site(f"{name}.hook_normalized", standard))
+
+
+def _norm_of_copies(run: _Pass, name: str, x: Float[Array, "pos head d_model"]) -> Array:
+    """The same norm of a copy of the stream for each head; it has no sites."""
+    centered, scale = _center_and_measure(run.config, x)
+    return run.weights_of_norm(name, centered / scale)
+
+
+def _center_and_measure(
+    config: ModelConfig, x: Float[Array, "*axes d_model"]
+) -> tuple[Float[Array, "*axes d_model"], Float[Array, "*axes 1"]]:
+    """x without its mean where the norm subtracts it, and how long it is."""
+    if NORMS[config.norm_type].subtracts_mean:
+        x = x - x.mean(axis=-1, keepdims=True)
+    mean_square = jnp.square(x).mean(axis=-1, keepdims=True)
+    return x, jnp.sqrt(mean_square + config.norm_eps)
+
+
+# ---- the parts of a model
+
+
+def _embed(run: _Pass, tokens: Tokens) -> Float[Array, "pos d_model"]:
+    n_pos = tokens.shape[0]
+    x = run.site("hook_embed", jnp.asarray(run.params["embed.W_E"])[tokens])
+    if run.config.positions == "learned":
+        return x + run.site("hook_pos_embed", jnp.asarray(run.params["pos_embed.W_pos"])[:n_pos])
+    if run.config.positions == "sinusoidal":
+        return x + run.site("hook_pos_embed", sinusoids(n_pos, run.config.d_model))
+    return x
+
+
+def _layer(run: _Pass, layer: int, x: Float[Array, "pos d_model"]) -> Float[Array, "pos d_model"]:
+    """From the stream before a layer to the stream after it."""
+    config = run.config
+    site = run.site
+    block = f"blocks.{layer}"
+    x = site(f"{block}.hook_resid_pre", x)
+    if config.parallel_attn_mlp:
+        added = _attention(run, block, x) if config.has_attn(layer) else 0.0
+        if config.has_mlp(layer):
+            added = added + _feed_forward(run, block, x)
+        return site(f"{block}.hook_resid_post", x + added)
+    if config.has_attn(layer):
+        out = _attention(run, block, x)
+        x = x + out if config.attn_residual else out
+        if config.norm == "post":
+            x = _norm(run, f"{block}.ln1", x)
+    x = site(f"{block}.hook_resid_mid", x)
+    if config.has_mlp(layer):
+        x = x + _feed_forward(run, block, x)
+        if config.norm == "post":
+            x = _norm(run, f"{block}.ln2", x)
+    return site(f"{block}.hook_resid_post", x)
+
+
+def _attention(
+    run: _Pass, block: str, x: Float[Array, "pos d_model"]
+) -> Float[Array, "pos d_model"]:
+    """What a layer's heads add to the stream x."""
+    config = run.config
+    site = run.site
+    attn = f"{block}.attn"
+    kind = ATTENTION[config.attention]
+    q, k, v = _queries_keys_values(run, block, x)
+    scores = jnp.einsum("phe,khe->hpk", q, k) * (config.d_head**-0.5 if kind.is_scaled else 1.0)
+    scores = site(f"{attn}.hook_attn_scores", jnp.where(run.may_see, scores, kind.hidden))
+    pattern = site(f"{attn}.hook_pattern", kind.pattern(scores))
+    z = site(f"{attn}.hook_z", jnp.einsum("hpk,khe->phe", pattern, v))
+    # one product for all heads: each head's own share is needed only where it is asked for or
+    # edited, and then what the edit changed is added
+    w_o = run.params[f"{attn}.W_O"]
+    out = jnp.einsum("phe,hed->pd", z, w_o)
+    by_head = jnp.einsum("phe,hed->phd", z, w_o)
+    edited_by_head = site(f"{attn}.hook_result", by_head)
+    if f"{attn}.hook_result" in run.edited:
+        out = out + (edited_by_head - by_head).sum(axis=1)
+    return site(f"{block}.hook_attn_out", out + run.bias(f"{attn}.b_O", 2))
+
+
+def _queries_keys_values(
+    run: _Pass, block: str, x: Float[Array, "pos d_model"]
+) -> list[Float[Array, "pos head d_head"]]:
+    """Queries, keys and values of a layer, one of each for every head."""
+    config = run.config
+    site = run.site
+    attn = f"{block}.attn"
+    is_pre_norm = config.norm == "pre"
+    seen = _norm(run, f"{block}.ln1", x) if is_pre_norm else x
+    found = []
+    for name, heads in heads_of_qkv(config).items():
+        letter = name.lower()
+        w = run.params[f"{attn}.W_{name}"]
+        mapped = jnp.einsum("pd,hde->phe", seen, w)
+        if f"{block}.hook_{letter}_input" in run.edited:
+            # what the edit changes is added, so that an edit that changes nothing changes no bit
+            copies = jnp.repeat(x[:, None], heads, axis=1)
+            edited = site(f"{block}.hook_{letter}_input", copies)
+            if is_pre_norm:
+                copies = _norm_of_copies(run, f"{block}.ln1", copies)
+                edited = _norm_of_copies(run, f"{block}.ln1", edited)
+            before = jnp.einsum("phd,hde->phe", copies, w)
+            mapped = mapped + (jnp.einsum("phd,hde->phe", edited, w) - before)
+        mapped = site(f"{attn}.hook_{letter}", mapped + run.bias(f"{attn}.b_{name}", 3))
+        if config.positions == "rotary" and name != "V":
+            turned = rotate(
+                mapped, config.rotary_dim, config.rotary_base, config.rotary_adjacent_pairs
+            )
+            mapped = site(f"{attn}.hook_rot_{letter}", turned)
+        # every key-value head serves a group of heads
+        found.append(jnp.repeat(mapped, config.n_heads // heads, axis=1))
+    return found
+
+
+def _feed_forward(
+    run: _Pass, block: str, x: Float[Array, "pos d_model"]
+) -> Float[Array, "pos d_model"]:
+    """What a layer's hidden units add to the stream x."""
+    config = run.config
+    site = run.site
+    params = run.params
+    mlp = f"{block}.mlp"
+    act = ACTIVATIONS[config.act]
+    seen = _norm(run, f"{block}.ln2", x) if config.norm == "pre" else x
+    into = seen @ params[f"{mlp}.W_in"]
+    b_in = run.bias(f"{mlp}.b_in", 2)
+    if config.gated_mlp:
+        gate = act(site(f"{mlp}.hook_pre", seen @ params[f"{mlp}.W_gate"]))
+        hidden = gate * site(f"{mlp}.hook_pre_linear", into) + b_in
+    else:
+        hidden = act(site(f"{mlp}.hook_pre", into + b_in))
+    post = site(f"{mlp}.hook_post", hidden)
+    out = post @ params[f"{mlp}.W_out"] + run.bias(f"{mlp}.b_out", 2)
+    return site(f"{block}.hook_mlp_out", out)
+
+
+def _unembed(run: _Pass, x: Float[Array, "pos d_model"]) -> Logits:
+    if run.config.norm == "pre":
+        x = _norm(run, "ln_final", x)
+    return _product_with_unembedding(run, x)
+
+
+def _product_with_unembedding(run: _Pass, x: Float[Array, "pos d_model"]) -> Logits:
+    w_u = run.params["embed.W_E"].T if run.config.tied else run.params["unembed.W_U"]
+    return x @ w_u + run.bias("unembed.b_U", 2)

@@ -1,0 +1,122 @@
+"""The named values of a forward pass, with their axes, in the order of the computation.
+
+A site has TransformerLens's name and TransformerLens's value. An edit can be made at every one of
+them, and a trace holds what each was, after edits.
+"""
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from mnemoscope.core.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from mnemoscope.models.config import ModelConfig
+
+Sites = dict[str, str]
+# what each head's queries, keys and values are made from: copies of one stream, which a trace holds
+# only where one of them was edited
+SPLIT_INPUTS = ("hook_q_input", "hook_k_input", "hook_v_input")
+
+
+@runtime_checkable
+class HasSites(Protocol):
+    """What edits and caches need to know of a model's shape: its heads, layers and sites."""
+
+    @property
+    def n_heads(self) -> int: ...
+
+    @property
+    def n_layers(self) -> int: ...
+
+    def sites(self) -> dict[str, str]:
+        """Every site's name and axes, in the order of the computation."""
+        ...
+
+
+def site_axes(config: "ModelConfig") -> Sites:
+    """Every site's name and axes, in the order of the computation."""
+    sites: Sites = {"hook_embed": "pos d_model"}
+    if config.positions in ("learned", "sinusoidal"):
+        sites["hook_pos_embed"] = "pos d_model"
+    for layer in range(config.n_layers):
+        block = f"blocks.{layer}"
+        sites[f"{block}.hook_resid_pre"] = "pos d_model"
+        if config.has_attn(layer):
+            sites |= _attention_sites(config, block)
+            if config.norm == "post":
+                sites |= _norm_sites(f"{block}.ln1")
+        if not config.parallel_attn_mlp:
+            sites[f"{block}.hook_resid_mid"] = "pos d_model"
+        if config.has_mlp(layer):
+            sites |= _mlp_sites(config, block)
+        sites[f"{block}.hook_resid_post"] = "pos d_model"
+    if config.norm == "pre":
+        sites |= _norm_sites("ln_final")
+    return sites
+
+
+def recorded_sites(config: "ModelConfig") -> tuple[str, ...]:
+    """The sites that every trace holds, edited or not."""
+    return tuple(name for name in site_axes(config) if not name.endswith(SPLIT_INPUTS))
+
+
+def _norm_sites(name: str) -> Sites:
+    # as in TransformerLens: a layer norm's value is what it hands on, an RMS norm's what its
+    # weights receive
+    return {f"{name}.hook_scale": "pos 1", f"{name}.hook_normalized": "pos d_model"}
+
+
+def _attention_sites(config: "ModelConfig", block: str) -> Sites:
+    attn = f"{block}.attn"
+    kv_head = "head" if config.n_key_value_heads == config.n_heads else "kv_head"
+    heads = {"q": "head", "k": kv_head, "v": kv_head}
+    sites: Sites = {}
+    for name in "qkv":
+        sites[f"{block}.hook_{name}_input"] = f"pos {heads[name]} d_model"
+    if config.norm == "pre":
+        sites |= _norm_sites(f"{block}.ln1")
+    for name in "qkv":
+        sites[f"{attn}.hook_{name}"] = f"pos {heads[name]} d_head"
+    if config.positions == "rotary":
+        for name in "qk":
+            sites[f"{attn}.hook_rot_{name}"] = f"pos {heads[name]} d_head"
+    sites[f"{attn}.hook_attn_scores"] = "head pos key_pos"
+    sites[f"{attn}.hook_pattern"] = "head pos key_pos"
+    sites[f"{attn}.hook_z"] = "pos head d_head"
+    sites[f"{attn}.hook_result"] = "pos head d_model"
+    sites[f"{block}.hook_attn_out"] = "pos d_model"
+    return sites
+
+
+def _mlp_sites(config: "ModelConfig", block: str) -> Sites:
+    mlp = f"{block}.mlp"
+    sites: Sites = {}
+    if config.norm == "pre":
+        sites |= _norm_sites(f"{block}.ln2")
+    sites[f"{mlp}.hook_pre"] = "pos d_mlp"
+    if config.gated_mlp:
+        sites[f"{mlp}.hook_pre_linear"] = "pos d_mlp"
+    sites[f"{mlp}.hook_post"] = "pos d_mlp"
+    sites[f"{block}.hook_mlp_out"] = "pos d_model"
+    if config.norm == "post":
+        sites |= _norm_sites(f"{block}.ln2")
+    return sites
+
+
+def full_site_name(config: HasSites, name: str | tuple[str, int]) -> str:
+    """A site's full name from the short forms of TransformerLens: ("pattern", 0), "embed"."""
+    sites = config.sites()
+    if isinstance(name, tuple):
+        short, layer = name
+        block = f"blocks.{layer + config.n_layers if layer < 0 else layer}"
+        candidates = [
+            f"{block}.attn.hook_{short}",
+            f"{block}.hook_{short}",
+            f"{block}.mlp.hook_{short}",
+            f"{block}.{short}",
+        ]
+    else:
+        candidates = [name, f"hook_{name}"]
+    for candidate in candidates:
+        if candidate in sites:
+            return candidate
+    raise UserError(unknown("site", name, sites))
