@@ -266,12 +266,12 @@ def test_what_is_written_for_plain_transformers_says_no():
     task = Hops(n=3, k=2)
     model = ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False)
     for rewrite in (pair_tables, score_tables):
-        assert rewrite.SUPPORT.why_not(model) == "causal=False (allowed: left out)"
+        assert rewrite.SUPPORT.why_not(model) == "causal=False (allowed: True)"
     assert choose_rewrite(model, task) is None
     run = fit(Spec(task=task, model=model, steps=2, batch=2), range(1))
-    with pytest.raises(UserError, match=r"the walk has no causal=False \(allowed: left out\)"):
+    with pytest.raises(UserError, match=r"the walk has no causal=False \(allowed: True\)"):
         walk(run.model(0), [0, 1, 2], task.token_names)
-    with pytest.raises(UserError, match=r"run [0-9a-f]+ has causal=False"):
+    with pytest.raises(UserError, match=r"run [0-9a-f]+, whose model has causal=False"):
         pack_run(piece_of(run, "x", (0,)))
     with pytest.raises(ValueError, match="metrics='hops' reads the task 'hops', got 'cycle'"):
         metrics_of(Spec.model_validate({"task": {"kind": "cycle"}, "metrics": "hops"}))

@@ -103,6 +103,9 @@ class ModelConfig(Strict):
         {"d_model", "n_heads", "n_layers", "d_mlp", "n_ctx", "frozen", "init"}
     )
 
+    # sizes that follow from others where they are left out
+    filled_in: ClassVar[frozenset[str]] = frozenset({"d_head", "n_key_value_heads", "rotary_dim"})
+
     d_model: Size = 32
     """Width of the residual stream."""
 

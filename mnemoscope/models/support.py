@@ -46,7 +46,9 @@ class Support:
             value = getattr(config, name)
             if name not in self.values:
                 if name in config.model_fields_set and value != field.default:
-                    yield f"{name}={value!r} (allowed: left out)"
+                    is_size = name in ModelConfig.filled_in
+                    default = "left out" if is_size else repr(field.default)
+                    yield f"{name}={value!r} (allowed: {default})"
                 continue
             allowed = self.values[name]
             if allowed is not ANY and value not in allowed:
