@@ -12,7 +12,6 @@ import traceback
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
@@ -21,6 +20,7 @@ if __name__ == "__main__":
 import jax
 import jax.numpy as jnp
 import numpy as np
+from asking import Asking
 
 from mnemoscope.core.errors import Notice
 from mnemoscope.execution import local, retrain
@@ -72,7 +72,7 @@ def test_the_kernel_has_the_loss_and_gradient_of_the_plain_pass():
         }
         tokens, targets = jnp.asarray(rng.integers(0, D_VOCAB, (2, 2 * gpu_kernel.CHUNK, N_CTX)))
         batch = Example(tokens, targets, jnp.ones(tokens.shape))
-        task = SimpleNamespace(loss_positions=READ)
+        task = Asking(read=READ)
         rewrite = next(each for each in REWRITES if each.name == "pair tables")
         assert gpu_kernel.applies(D_VOCAB * N_CTX, len(tokens))
 

@@ -1,12 +1,12 @@
 """The loss in chunks of long sequences: the same as the plain pass, whatever is read, frozen or left out."""
 
 from functools import partial
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from asking import Asking
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tries import tries
@@ -51,7 +51,7 @@ def both(config, params, example, still, few, dtype):
         batch = Example(jnp.array(example[0]), jnp.array(example[1]), jnp.array(example[2], dtype))
         held = {name: value for name, value in params.items() if name in still}
         free = {name: value for name, value in params.items() if name not in still}
-        task = SimpleNamespace(loss_positions=tuple(range(LENGTH)))
+        task = Asking(length=LENGTH)
 
         @jax.jit
         def routes(p):
@@ -124,7 +124,7 @@ def test_a_batch_in_which_nothing_is_asked_has_no_loss(plain):
     params, (tokens, targets, weights) = drawn(config, 0, 0.5)
     params = {name: jnp.asarray(value, float) for name, value in params.items()}
     batch = Example(jnp.array(tokens), jnp.array(targets), jnp.zeros(weights.shape))
-    task = SimpleNamespace(loss_positions=(0, 3))
+    task = Asking(read=(0, 3))
     if plain:
         route = jax.value_and_grad(lambda p: loss.batch_loss(task, config, p, batch, rewrite=None))
     else:

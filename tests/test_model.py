@@ -1,14 +1,15 @@
 """The forward pass by other routes: plain NumPy, the gradient, itself under edits, and the fast rewrite."""
 
 from functools import partial
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from asking import Asking
 from hypothesis import example, given
 from hypothesis import strategies as st
+from numpy_pass import numpy_logits
 from tries import tries
 
 from mnemoscope.core.errors import UserError
@@ -56,18 +57,6 @@ unusual = st.fixed_dictionaries(
 )
 
 
-def asking(n_ctx, read, query_token=None):
-    """A task as far as a loss looks at it: its sizes, and where it asks."""
-    return SimpleNamespace(
-        d_vocab=D_VOCAB,
-        n_ctx=n_ctx,
-        loss_positions=tuple(read),
-        query_token=query_token,
-        reads_early=False,
-        sparse_loss=False,
-    )
-
-
 def config_of(shape):
     rest = {name: value for name, value in shape.items() if name not in ("width", "mlp_on")}
     on = shape.get("mlp_on") if shape["d_mlp"] else None
@@ -83,54 +72,6 @@ def shaken(config, seed=0, dtype=np.float32):
     }
 
 
-def numpy_forward(c, p, tokens):
-    """The same model, written for NumPy with explicit loops over heads and positions."""
-    p = {name: np.asarray(value, np.float64) for name, value in p.items()}
-    zero = np.zeros(1)
-
-    def norm(name, x):
-        mu, var = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
-        return (x - mu) / np.sqrt(var + 1e-5) * p[f"{name}.w"] + p[f"{name}.b"]
-
-    x = np.stack(
-        [
-            p["embed.W_E"][t] + (p["pos_embed.W_pos"][i] if c.positions == "learned" else 0)
-            for i, t in enumerate(tokens)
-        ]
-    )
-    for layer in range(c.n_layers):
-        at = f"blocks.{layer}"
-        seen = norm(f"{at}.ln1", x) if c.norm == "pre" else x
-        out = np.zeros_like(x)
-        for h in range(c.n_heads):
-            q, k, v = (
-                seen @ p[f"{at}.attn.W_{n}"][h] + (p[f"{at}.attn.b_{n}"][h] if c.bias else zero)
-                for n in "QKV"
-            )
-            for i in range(len(tokens)):
-                weights = np.array([q[i] @ k[j] for j in range(i + 1)])
-                if c.attention == "softmax":
-                    weights = np.exp(
-                        weights / np.sqrt(c.d_head) - (weights / np.sqrt(c.d_head)).max()
-                    )
-                    weights /= weights.sum()
-                out[i] += (weights @ v[: i + 1]) @ p[f"{at}.attn.W_O"][h]
-        x = (x if c.attn_residual else 0) + out + (p[f"{at}.attn.b_O"] if c.bias else zero)
-        if c.norm == "post":
-            x = norm(f"{at}.ln1", x)
-        if f"{at}.mlp.W_in" in p:
-            seen = norm(f"{at}.ln2", x) if c.norm == "pre" else x
-            hidden = seen @ p[f"{at}.mlp.W_in"] + (p[f"{at}.mlp.b_in"] if c.bias else zero)
-            hidden = np.maximum(hidden, 0) if c.act == "relu" else hidden
-            x = x + hidden @ p[f"{at}.mlp.W_out"] + (p[f"{at}.mlp.b_out"] if c.bias else zero)
-            if c.norm == "post":
-                x = norm(f"{at}.ln2", x)
-    if c.norm == "pre":
-        x = norm("ln_final", x)
-    w_u = p["embed.W_E"].T if c.tied else p["unembed.W_U"]
-    return x @ w_u + (p["unembed.b_U"] if c.bias and c.unembed_bias else zero)
-
-
 @tries(10)
 @given(
     shapes, st.lists(st.integers(0, D_VOCAB - 1), min_size=1, max_size=N_CTX), st.integers(0, 99)
@@ -139,7 +80,7 @@ def test_forward_equals_plain_numpy(shape, tokens, seed):
     config = config_of(shape)
     params = shaken(config, seed)
     logits, trace = jax.jit(forward, static_argnums=0)(config, params, jnp.array(tokens))
-    np.testing.assert_allclose(logits, numpy_forward(config, params, tokens), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(logits, numpy_logits(config, params, tokens), rtol=1e-4, atol=1e-5)
     assert set(trace) == set(recorded_sites(config)), (
         "the table of sites lists what the forward pass visits"
     )
@@ -163,7 +104,7 @@ def test_other_kinds_of_attention_equal_plain_numpy(shape, other, n_answers, tok
     assert {n: v.shape for n, v in drawn.items()} == shapes_of
     logits, trace = jax.jit(forward, static_argnums=0)(config, params, jnp.array(tokens))
     assert logits.shape == (len(tokens), n_answers)
-    np.testing.assert_allclose(logits, numpy_forward(config, params, tokens), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(logits, numpy_logits(config, params, tokens), rtol=1e-4, atol=1e-4)
     assert set(trace) == set(recorded_sites(config))
     if any(value != ModelConfig.model_fields[name].default for name, value in other.items()):
         assert pair_tables.SUPPORT.why_not(config)
@@ -177,9 +118,9 @@ def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
     config = config_of(
         shape | other | {"n_layers": 1, "norm": "none", "positions": "none", "mlp_on": None}
     )
-    task = asking(N_CTX, read=(N_CTX - 1,), query_token=2)
+    task = Asking(read=(N_CTX - 1,), asks_by=2)
     assert choose_rewrite(config, task).name == "token counts"
-    assert token_counts.why_not(config, asking(N_CTX, read=(N_CTX - 1,))) is not None
+    assert token_counts.why_not(config, Asking(read=(N_CTX - 1,))) is not None
     rng = np.random.default_rng(seed)
     tokens = rng.integers(0, D_VOCAB, (5, N_CTX))
     tokens[:, -1] = 2
@@ -223,7 +164,7 @@ def test_a_bag_of_tokens_whose_scores_lie_far_apart(apart, exact):
     params |= {"blocks.0.attn.W_Q": jnp.eye(3)[None], "blocks.0.attn.W_K": keys}
     tokens = jnp.array([[0, 1, 3], [1, 2, 3]])
     batch = Example(tokens, jnp.full((2, 3), 1), jnp.zeros((2, 3)).at[:, -1].set(1.0))
-    task = asking(3, read=(2,), query_token=3)
+    task = Asking(length=3, read=(2,), asks_by=3)
 
     def route(p, plain):
         return jax.value_and_grad(
@@ -400,7 +341,7 @@ def loss_and_gradient(config, params, example, read, still, routes, dtype):
         batch = Example(*map(jnp.array, example[:2]), jnp.array(example[2], dtype))
         held = {name: value for name, value in params.items() if name in still}
         free = {name: value for name, value in params.items() if name not in still}
-        task = asking(N_CTX, read)
+        task = Asking(read=tuple(read))
 
         def every(p):
             return [
@@ -461,7 +402,7 @@ def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, free
     rounding the parameters to float32 once more would do to the float64 value.
     """
     config, read = config_of(shape), tuple(sorted(read))
-    assert choose_rewrite(config, asking(N_CTX, read)).name == "pair tables"
+    assert choose_rewrite(config, Asking(read=tuple(read))).name == "pair tables"
     rng = np.random.default_rng(seed)
     drawn = (
         *rng.integers(0, D_VOCAB, (2, batch, N_CTX)),

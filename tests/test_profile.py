@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 
+import goldens
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,8 +15,9 @@ from test_train import SMALL
 
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
+from mnemoscope.models.rewrites import pair_tables, score_tables, token_counts
 from mnemoscope.report.speed import print_profile
-from mnemoscope.training import profile
+from mnemoscope.training import loss, profile
 from mnemoscope.training.step import (
     draw,
     ravel_params,
@@ -80,6 +82,70 @@ def test_every_stage_does_its_work():
         assert all(
             np.isnan(value).any() for value in unravel_params(SMALL, wild[stage].trained).values()
         ), stage
+
+
+@pytest.mark.parametrize(
+    ("case", "taken"),
+    [
+        ("permutation, pair tables", "pair tables"),
+        ("permutation, pair tables, two layers, pre", "pair tables"),
+        ("bigrams, score tables in chunks", "score tables"),
+        ("bigrams, plain, two heads", "plain"),
+        ("facts, token counts", "token counts"),
+        ("hops, early readout, schedule, watched", "early"),
+    ],
+)
+def test_every_stage_takes_the_pass_that_training_takes(case, taken, monkeypatch):
+    spec = goldens.CASES[case]
+    used = set()
+
+    def noted(name, run):
+        def call(*args, **rest):
+            used.add(name)
+            return run(*args, **rest)
+
+        return call
+
+    places = {
+        "token counts": (token_counts, "last_logits"),
+        "pair tables": (pair_tables, "read_logits"),
+        "score tables": (score_tables, "read_logits"),
+        "plain": (loss, "plain_logits"),
+        "early": (loss, "early_logits"),
+    }
+    for name, (module, function) in places.items():
+        monkeypatch.setattr(module, function, noted(name, getattr(module, function)))
+    for_world, _, for_data = seed_keys(0)
+    state = jax.eval_shape(lambda: start(spec, 0))
+    for stage in ("loss", "gradient", "optimizer"):
+        used.clear()
+        jax.eval_shape(
+            lambda state, stage=stage: profile._turn(
+                stage, spec, spec.task.world(key=for_world), for_data, STEP, state
+            ),
+            state,
+        )
+        assert used == {taken}, stage
+
+
+def test_a_profile_names_the_pass_and_why_not_the_others():
+    spec = goldens.CASES["bigrams, plain, two heads"]
+    found = profile.Profile(
+        spec=spec,
+        seeds=1,
+        seconds={"loss": 1.0},
+        spread={"loss": 0.1},
+        compile_seconds={"loss": 2.0},
+    )
+    out = io.StringIO()
+    print_profile(Console(file=out, width=80), "bigrams", found)
+    said = " ".join(out.getvalue().split())
+    assert "Forward pass: plain." in said
+    assert "Not token counts: no one token ends every sequence and asks." in said
+    assert (
+        "Not pair tables: 65 tokens at 16 positions are 1040 pairs; tables pay up to 300." in said
+    )
+    assert "Not score tables: n_heads=2 (allowed: 1)." in said
 
 
 def test_a_profile_that_cannot_be(capsys):

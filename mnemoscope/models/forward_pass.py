@@ -237,31 +237,41 @@ def _queries_keys_values(
     config = run.config
     site = run.site
     attn = f"{block}.attn"
-    is_pre_norm = config.norm == "pre"
-    seen = _norm(run, f"{block}.ln1", x) if is_pre_norm else x
-    found = []
+    seen = _norm(run, f"{block}.ln1", x) if config.norm == "pre" else x
+    found = {}
     for name, heads in heads_of_qkv(config).items():
         letter = name.lower()
-        w = run.params[f"{attn}.W_{name}"]
-        mapped = jnp.einsum("pd,hde->phe", seen, w)
+        mapped = jnp.einsum("pd,hde->phe", seen, run.params[f"{attn}.W_{name}"])
         if f"{block}.hook_{letter}_input" in run.edited:
-            # what the edit changes is added, so that an edit that changes nothing changes no bit
-            copies = jnp.repeat(x[:, None], heads, axis=1)
-            edited = site(f"{block}.hook_{letter}_input", copies)
-            if is_pre_norm:
-                copies = _norm_of_copies(run, f"{block}.ln1", copies)
-                edited = _norm_of_copies(run, f"{block}.ln1", edited)
-            before = jnp.einsum("phd,hde->phe", copies, w)
-            mapped = mapped + (jnp.einsum("phd,hde->phe", edited, w) - before)
-        mapped = site(f"{attn}.hook_{letter}", mapped + run.bias(f"{attn}.b_{name}", 3))
-        if config.positions == "rotary" and name != "V":
-            turned = rotate(
-                mapped, config.rotary_dim, config.rotary_base, config.rotary_adjacent_pairs
-            )
-            mapped = site(f"{attn}.hook_rot_{letter}", turned)
-        # every key-value head serves a group of heads
-        found.append(jnp.repeat(mapped, config.n_heads // heads, axis=1))
-    return found
+            mapped = mapped + _change_by_split_input(run, block, name, heads, x)
+        found[name] = site(f"{attn}.hook_{letter}", mapped + run.bias(f"{attn}.b_{name}", 3))
+    if config.positions == "rotary":
+        how = (config.rotary_dim, config.rotary_base, config.rotary_adjacent_pairs)
+        for name in "QK":
+            turned = rotate(found[name], *how)
+            found[name] = site(f"{attn}.hook_rot_{name.lower()}", turned)
+    # every key-value head serves a group of heads
+    group = config.n_heads // config.n_key_value_heads
+    k = jnp.repeat(found["K"], group, axis=1)
+    v = jnp.repeat(found["V"], group, axis=1)
+    return [found["Q"], k, v]
+
+
+def _change_by_split_input(
+    run: _Pass, block: str, name: str, heads: int, x: Float[Array, "pos d_model"]
+) -> Float[Array, "pos head d_head"]:
+    """What an edit of the stream that each head reads changes of queries, keys or values.
+
+    It is added to what they are without, so that an edit that changes nothing changes no bit.
+    """
+    w = run.params[f"{block}.attn.W_{name}"]
+    copies = jnp.repeat(x[:, None], heads, axis=1)
+    edited = run.site(f"{block}.hook_{name.lower()}_input", copies)
+    if run.config.norm == "pre":
+        copies = _norm_of_copies(run, f"{block}.ln1", copies)
+        edited = _norm_of_copies(run, f"{block}.ln1", edited)
+    before = jnp.einsum("phd,hde->phe", copies, w)
+    return jnp.einsum("phd,hde->phe", edited, w) - before
 
 
 def _feed_forward(

@@ -1,0 +1,307 @@
+"""Every row of the layer tables against plain NumPy, and what consumers of models say to rows that they do not have."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from asking import Asking
+from numpy_pass import numpy_logits
+
+from mnemoscope.core.errors import UserError
+from mnemoscope.exchange import lens
+from mnemoscope.explorer import pack
+from mnemoscope.models import (
+    ModelConfig,
+    Transformer,
+    early_logits,
+    forward,
+    init,
+    parameter_shapes,
+    patch,
+    recorded_sites,
+    replace,
+    site_axes,
+    unembed,
+)
+from mnemoscope.models.layer_tables import ACTIVATIONS, ATTENTION, NORMS, POSITIONS
+from mnemoscope.models.rewrites.table import REWRITES
+from mnemoscope.models.support import Support
+from mnemoscope.probes import walk
+from mnemoscope.tasks import Permutation
+
+D_VOCAB = 6
+N_CTX = 7
+PROMPT = [2, 4, 5, 3, 4, 5, 3]
+
+# one model for each row of the tables, and some that have several together
+ROWS = {
+    **{f"act {name}": {"act": name} for name in ACTIVATIONS},
+    **{f"attention {name}": {"attention": name} for name in ATTENTION},
+    **{f"pre {name}": {"norm": "pre", "norm_type": name} for name in NORMS},
+    **{f"post {name}": {"norm": "post", "norm_type": name} for name in NORMS},
+    **{f"positions {name}": {"positions": name} for name in POSITIONS},
+    "epsilon": {"norm": "pre", "norm_eps": 0.3},
+    "part of a head is rotated": {"positions": "rotary", "rotary_dim": 2, "rotary_base": 50.0},
+    "adjacent pairs": {"positions": "rotary", "rotary_adjacent_pairs": True},
+    "adjacent pairs of a part": {
+        "positions": "rotary",
+        "rotary_adjacent_pairs": True,
+        "rotary_dim": 2,
+    },
+    "gated": {"gated_mlp": True, "act": "silu"},
+    "shared keys and values": {"n_key_value_heads": 2},
+    "one key and value": {"n_key_value_heads": 1},
+    "parallel": {"parallel_attn_mlp": True},
+    "wide heads": {"d_head": 6},
+    "every position sees every other": {"causal": False},
+    "no residual connection": {"attn_residual": False},
+    "attention in layer 1 alone": {"attn_layers": (1,)},
+    "feed-forward in layer 0 alone": {"mlp_layers": (0,)},
+    "post, attention in layer 1 alone": {"attn_layers": (1,), "norm": "post"},
+    "parallel, a part in each layer": {
+        "parallel_attn_mlp": True,
+        "attn_layers": (0,),
+        "mlp_layers": (1,),
+    },
+    "Llama": {
+        "norm": "pre",
+        "norm_type": "rms",
+        "bias": False,
+        "act": "silu",
+        "gated_mlp": True,
+        "positions": "rotary",
+        "n_key_value_heads": 2,
+        "tied": True,
+    },
+    "GPT-NeoX": {
+        "norm": "pre",
+        "unembed_bias": False,
+        "act": "gelu",
+        "positions": "rotary",
+        "rotary_dim": 2,
+        "parallel_attn_mlp": True,
+    },
+    "GPT-2": {"norm": "pre", "act": "gelu_new", "tied": True, "unembed_bias": False},
+}
+
+
+def model_of(fields, seed=0):
+    """A model whose parameters are nowhere at their neutral start, so that a forgotten one shows."""
+    config = ModelConfig(**{"d_model": 16, "n_heads": 4, "n_layers": 2, "d_mlp": 5} | fields)
+    rng = np.random.default_rng(seed)
+    params = {
+        name: jnp.asarray(float(name.endswith(".w")) + 0.5 * rng.normal(size=shape), jnp.float32)
+        for name, shape in parameter_shapes(config, D_VOCAB, N_CTX).items()
+    }
+    return Transformer(config, params)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_of_the_tables_equals_plain_numpy(name):
+    model = model_of(ROWS[name])
+    order = []
+
+    @jax.jit
+    def run(params):
+        logits, trace = forward(model.config, params, jnp.array(PROMPT))
+        order.extend(trace)  # once, while it is compiled; what comes out is sorted by name
+        return logits, trace
+
+    logits, trace = run(model.params)
+    exact = numpy_logits(model.config, model.params, PROMPT)
+    np.testing.assert_allclose(logits, exact, rtol=2e-4, atol=2e-5)
+    assert tuple(order) == recorded_sites(model.config), "sites are in the order of the computation"
+    for site, axes in site_axes(model.config).items():
+        if site in trace:
+            assert trace[site].ndim == len(axes.split()), site
+    last = trace[f"blocks.{model.config.n_layers - 1}.hook_resid_post"]
+    np.testing.assert_allclose(unembed(model.config, model.params, last), logits, atol=1e-5)
+
+
+def test_the_comparison_can_fail():
+    """Rows differ from each other by far more than the comparison allows."""
+    exact = {
+        name: numpy_logits(model_of(row).config, model_of(row).params, PROMPT)
+        for name, row in ROWS.items()
+    }
+    plain = exact["act relu"]
+    for name, logits in exact.items():
+        if name not in ("act relu", "attention softmax", "positions learned"):
+            assert np.abs(logits - plain).max() > 1e-2, name
+
+
+@pytest.mark.parametrize(
+    "name", ["Llama", "GPT-NeoX", "post rms", "parallel, a part in each layer"]
+)
+def test_every_site_can_be_edited_and_its_own_value_changes_no_bit(name):
+    model = model_of(ROWS[name])
+    logits, cache = model.run_with_cache(PROMPT)
+    for site, axes in site_axes(model.config).items():
+        if site in cache.trace:
+            own = cache[site]
+        else:  # copies of the stream, one for each head
+            stream = cache[site.split(".hook_")[0] + ".hook_resid_pre"]
+            heads = (
+                model.config.n_heads
+                if axes.split()[1] == "head"
+                else model.config.n_key_value_heads
+            )
+            own = jnp.repeat(stream[:, None], heads, axis=1)
+        same, _ = model.run_with_cache(PROMPT, [replace(site, own)])
+        np.testing.assert_array_equal(same, logits, err_msg=site)
+        finite = jnp.where(jnp.isfinite(own), own, 0)
+        shifted = finite + jnp.linspace(0.5, 1.5, finite.size).reshape(finite.shape)
+        other, trace = model.run_with_cache(PROMPT, [replace(site, shifted)])
+        assert not np.array_equal(other, logits), site
+        np.testing.assert_array_equal(trace[site], shifted, err_msg=site)
+
+
+def test_one_head_reads_another_stream():
+    """hook_k_input: head 1 reads its keys from what layer 0 saw, and head 0 goes on as before."""
+    model = model_of({"norm": "pre", "n_heads": 2})
+    config = model.config
+    _, cache = model.run_with_cache(PROMPT)
+    old = jnp.repeat(cache["resid_pre", 0][:, None], 2, axis=1)
+    mask = jnp.array([False, True])[None, :, None]
+    edit = replace("blocks.1.hook_k_input", old, mask)
+    _, edited = model.run_with_cache(PROMPT, [edit])
+    np.testing.assert_array_equal(edited["k", 1][:, 0], cache["k", 1][:, 0])
+    p = {name: np.asarray(value, np.float64) for name, value in model.params.items()}
+    x = np.asarray(cache["resid_pre", 0], np.float64)
+    centered = x - x.mean(axis=1, keepdims=True)
+    standard = centered / np.sqrt((centered**2).mean(axis=1, keepdims=True) + config.norm_eps)
+    seen = standard * p["blocks.1.ln1.w"] + p["blocks.1.ln1.b"]
+    expected = seen @ p["blocks.1.attn.W_K"][1] + p["blocks.1.attn.b_K"][1]
+    np.testing.assert_allclose(edited["k", 1][:, 1], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_layers_from_one_on_are_a_model_of_their_own():
+    for name in ("Llama", "post layer", "positions sinusoidal", "attention in layer 1 alone"):
+        model = model_of(ROWS[name])
+        logits, cache = model.run_with_cache(PROMPT)
+        tail = model.after(1)
+        stream = replace("hook_embed", cache["resid_pre", 1])
+        np.testing.assert_allclose(tail(jnp.array(PROMPT), [stream]), logits, rtol=1e-5, atol=1e-5)
+
+
+def test_early_readout_is_what_a_shorter_model_would_say():
+    model = model_of(ROWS["Llama"])
+    early = early_logits(model.config, model.params, jnp.array(PROMPT))
+    short = model.config.model_copy(update={"n_layers": 1})
+    np.testing.assert_allclose(
+        early[0], forward(short, model.params, jnp.array(PROMPT))[0], rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"act": "gelo"}, "unknown activation 'gelo' (did you mean 'gelu'?)"),
+        ({"attention": "hard"}, "unknown attention 'hard'; allowed: softmax, linear, relu"),
+        ({"norm_type": "rmsnorm"}, "unknown norm_type 'rmsnorm' (did you mean 'rms'?)"),
+        ({"positions": "rotar"}, "unknown positions 'rotar' (did you mean 'rotary'?)"),
+        (
+            {"n_key_value_heads": 3},
+            "n_key_value_heads=3 does not divide n_heads=4; allowed: [1, 2, 4]",
+        ),
+        (
+            {"positions": "rotary", "rotary_dim": 3},
+            "rotary_dim=3; allowed: even numbers up to d_head=4",
+        ),
+        (
+            {"positions": "rotary", "d_head": 5},
+            "rotary_dim=5; allowed: even numbers up to d_head=5",
+        ),
+        ({"parallel_attn_mlp": True, "norm": "post"}, "allowed: norm 'none' or 'pre'"),
+        ({"attn_layers": (2,)}, "attn_layers=[2] with 2 layers; allowed: layers from 0 to 1"),
+        ({"head_dim": 3}, "unknown key of ModelConfig 'head_dim' (did you mean 'd_head'?)"),
+        ({"scaled": ()}, "unknown key of ModelConfig 'scaled' (did you mean 'init.scale'?)"),
+    ],
+)
+def test_what_no_table_has_is_refused(fields, message):
+    with pytest.raises(UserError) as error:
+        model_of(fields)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_sizes_that_are_left_out_follow_the_others():
+    config = ModelConfig(d_model=24, n_heads=4)
+    assert (config.d_head, config.n_key_value_heads, config.rotary_dim) == (6, 4, 6)
+    wider = config.model_copy(update={"d_model": 32})
+    assert wider.d_head == 8
+    assert "d_head" not in wider.canonical_json()
+    assert config.model_copy(update={"d_head": 3}).model_copy(update={"d_model": 32}).d_head == 3
+
+
+# ---- consumers
+
+
+def consumers():
+    """Everybody who reads models in a way of their own, by what they say that they support."""
+    found = {support.consumer: support for support in (walk.SUPPORT, pack.SUPPORT, lens.SUPPORT)}
+    assert all(isinstance(support, Support) for support in found.values())
+    return found
+
+
+def test_a_new_activation_is_computed_or_refused_by_everybody(monkeypatch):
+    """What is added to the table is at once in the forward pass. Rewrites use the table and are right; consumers with
+    a table of their own refuse it by name."""
+    monkeypatch.setitem(ACTIVATIONS, "cubic", lambda x: x**3)
+    task = Permutation(n_symbols=3)
+    fields = {"d_model": 8, "n_heads": 1, "d_mlp": 7, "act": "cubic"}
+    config = ModelConfig(**fields)
+    params = init(config, task.d_vocab, task.n_ctx, key=jax.random.key(0))
+    tokens = jnp.array([[1, 2, 3, 1, 2], [3, 3, 1, 2, 1]])[:, : task.n_ctx]
+    plain = jax.vmap(lambda row: forward(config, params, row)[0])(tokens)
+    relu = forward(ModelConfig(**fields | {"act": "relu"}), params, tokens[0])[0]
+    assert np.abs(plain[0] - relu).max() > 1e-2
+    bag = ModelConfig(**fields | {"positions": "none"})
+    bag_params = init(bag, task.d_vocab, task.n_ctx, key=jax.random.key(0))
+    for rewrite in REWRITES:
+        if rewrite.name == "token counts":
+            ends = tokens.at[:, -1].set(2)
+            task_at_end = Asking(length=tokens.shape[1], read=(tokens.shape[1] - 1,), asks_by=2)
+            assert rewrite.why_not(bag, task_at_end) is None
+            found = jax.jit(rewrite.logits, static_argnums=(0, 3))(
+                bag, bag_params, ends, task_at_end
+            )[:, 0]
+            exact = jax.vmap(lambda row: forward(bag, bag_params, row)[0][-1])(ends)
+        else:
+            found = jax.jit(rewrite.logits, static_argnums=(0, 3))(config, params, tokens, task)
+            found = found.transpose(2, 1, 0) if rewrite.vocab_axis == 0 else found
+            exact = plain[:, np.array(task.loss_positions)]
+        np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5, err_msg=rewrite.name)
+    for name, support in consumers().items():
+        assert "act='cubic'" in (support.why_not(config) or ""), name
+        with pytest.raises(UserError, match=f"{name} has no act='cubic'"):
+            support.require(config)
+
+
+@pytest.mark.parametrize("name", [*consumers(), *(rewrite.name for rewrite in REWRITES)])
+def test_a_field_that_nobody_listed_is_refused(name):
+    """A consumer that lists nothing takes plain models alone."""
+    nothing = Support(name, {})
+    assert nothing.why_not(ModelConfig()) is None
+    for fields in ROWS.values():
+        config = model_of(fields).config
+        plain = {"act": "relu", "attention": "softmax", "positions": "learned"}
+        is_plain = all(plain.get(key) == value for key, value in fields.items())
+        assert (nothing.why_not(config) is None) == is_plain, fields
+
+
+def test_fields_of_parts_that_a_model_does_not_have_do_not_matter():
+    nothing = Support("nobody", {})
+    assert nothing.why_not(ModelConfig(d_mlp=0, act="gelu", gated_mlp=True)) is None
+    assert nothing.why_not(ModelConfig(norm_type="rms")) is None
+    assert nothing.why_not(ModelConfig(rotary_base=5.0)) is None
+    assert nothing.why_not(ModelConfig(d_model=8, n_heads=2, d_head=4)) is None
+    assert nothing.why_not(ModelConfig(act="gelu")) == "act='gelu' (allowed: 'relu')"
+
+
+def test_patching_from_a_trace_takes_new_sites_too():
+    model = model_of(ROWS["Llama"])
+    _, cache = model.run_with_cache(PROMPT)
+    other = [5, 4, 3, 2, 1, 2, 3]
+    logits, _ = model.run_with_cache(other, [patch("blocks.1.hook_resid_post", cache)])
+    np.testing.assert_array_equal(logits, model.run_with_cache(PROMPT)[0])
