@@ -113,11 +113,11 @@ def birth_ours(size: str) -> dict:
 def birth_steps() -> dict:
     """Seconds a step of the full-scale induction model, its text included, by the number of seeds trained together."""
     from mnemoscope import fit
-    from mnemoscope.studies.library.birth.conditions import ALL, settings
+    from mnemoscope.studies.library.birth.conditions import ALL, build_conditions
 
     found = {}
     for seeds, steps in ((1, 600), (16, 100)):
-        spec = settings("full")[ALL].spec.model_copy(
+        spec = build_conditions("full")[ALL].spec.model_copy(
             update={"steps": steps, "metrics": None, "n_evals": 0, "snapshots": 1}
         )
         times: list[tuple[int, float]] = []
@@ -241,14 +241,14 @@ print(first[0])
 
 
 def evaluation(scale: str, seeds: int = 64) -> dict:
-    """Training of the study's setting with two heads, against every probe on it; compilation counts for both."""
+    """Training of the study's condition with two heads, against every probe on it; compilation counts for both."""
     from mnemoscope import fit
     from mnemoscope.probes.ablation import forced_patterns, knock_outs
     from mnemoscope.probes.attention import mean_pattern
     from mnemoscope.probes.skills import over_seeds, report_card
-    from mnemoscope.studies.library.remember.conditions import TWO, settings
+    from mnemoscope.studies.library.remember.conditions import TWO, build_conditions
 
-    spec = settings(scale)[TWO].spec
+    spec = build_conditions(scale)[TWO].spec
     began = time.perf_counter()
     run = fit(spec, range(seeds))
     trained = time.perf_counter() - began
@@ -273,12 +273,12 @@ def evaluation(scale: str, seeds: int = 64) -> dict:
 def budget(seeds: int = 1000) -> dict:
     """The source's whole budget, 5 million samples for each seed, from an empty cache to finished runs."""
     from mnemoscope import fit
-    from mnemoscope.studies.library.remember.conditions import TWO, settings
+    from mnemoscope.studies.library.remember.conditions import TWO, build_conditions
 
     times: list[float] = []
     began = time.perf_counter()
     run = fit(
-        settings("full")[TWO].spec,
+        build_conditions("full")[TWO].spec,
         range(seeds),
         progress=lambda *_: times.append(time.perf_counter() - began),
     )

@@ -98,7 +98,7 @@ def evaluation(found: dict, scale: str) -> str:
     """Training against all probes on it."""
     probes = {name: seconds for name, seconds in found["evaluation"].items() if name != "train"}
     parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in probes.items())
-    return (f"64 seeds of the two-head setting at `{scale}`: training {found['evaluation']['train']:.1f} s, all probes on every "
+    return (f"64 seeds of the two-head condition at `{scale}`: training {found['evaluation']['train']:.1f} s, all probes on every "
             f"held-out sequence {sum(probes.values()):.1f} s ({parts}), compilation included.")  # fmt: skip
 
 

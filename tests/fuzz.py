@@ -791,7 +791,7 @@ WORDS = (
     *GOOD.split(), SPEC.digest(), SPEC.digest()[:4], "1 2", "\udcff", "@ROOM/\udcff.svg", "[/x]", "@ROOM/[/x]", "@ROOM/no/x.html",
 )  # fmt: skip
 NAMES = """
-scale seeds claims corpus model store json delete prompt run seed snapshot format out digits setting no-open d lr batch
+scale seeds claims corpus model store json delete prompt run seed snapshot format out digits condition no-open d lr batch
 samples optimizer norm learned trace open x repair
 """
 OPTIONS = [f"--{name}" for name in NAMES.split()]

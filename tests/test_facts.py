@@ -272,13 +272,13 @@ def written_linear(spec, world, relation, subject):
 @pytest.fixture(scope="module")
 def watched():
     """What the study's watch reads in such models, and in untrained softmax models."""
-    spec = STUDY.settings("full")["linear"].spec
+    spec = STUDY.conditions("full")["linear"].spec
     world, watch = world_of(spec.task), metrics_of(spec)
     read = jax.jit(lambda params: watch(Transformer(spec.model, params), world))
     kinds = (IGNORANT, MAKES_UP, ALMOST, KNOWS)
     found = {kind: read(written_linear(spec, world, *kind)) for kind in kinds}
     for name in SOFTMAX:
-        spec = STUDY.settings("full")[name].spec
+        spec = STUDY.conditions("full")[name].spec
         watch = metrics_of(spec)
         params = silent(spec)
         found[name] = jax.jit(
@@ -324,11 +324,11 @@ def test_written_linear_models_are_read_as_they_were_written(watched):
         ((IGNORANT, IGNORANT, IGNORANT, IGNORANT, IGNORANT), "refuted", "refuted"),
     ],
 )
-def test_judges_of_trained_settings_read_what_is_watched(way, zero, plateau, watched):
+def test_judges_of_trained_conditions_read_what_is_watched(way, zero, plateau, watched):
     """F4 and F5 on written models: which of them each look finds."""
 
     def run(name, kinds):
-        spec = STUDY.settings("full")[name].spec.model_copy(update={"n_evals": 4})
+        spec = STUDY.conditions("full")[name].spec.model_copy(update={"n_evals": 4})
         return planted(
             spec,
             metrics={
@@ -341,7 +341,7 @@ def test_judges_of_trained_settings_read_what_is_watched(way, zero, plateau, wat
     evidence = evidence_of(runs)
     for claim, verdict in (("F4", zero), ("F5", plateau)):
         test = STUDY.pick((claim,))[0]
-        found = evidence.finding(test.settings(runs), test.judge)
+        found = evidence.finding(test.pick_conditions(runs), test.judge)
         assert found.verdict == verdict, claim
     assert "attention only 0% of seeds" in found.sentence
 
@@ -560,7 +560,7 @@ def tiny(spec: Spec) -> Spec:
 
 
 def test_what_is_written_for_plain_transformers_says_no():
-    run = fit(tiny(STUDY.settings("quick")["linear"].spec), range(1))
+    run = fit(tiny(STUDY.conditions("quick")["linear"].spec), range(1))
     with pytest.raises(
         UserError,
         match="a walk is written for a plain transformer's attention; this model has positions=False",

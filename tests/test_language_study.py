@@ -25,7 +25,7 @@ class Quiet:
     def __init__(self):
         self.judged_ = []
 
-    def plan(self, settings, claims):
+    def plan(self, conditions, claims):
         pass
 
     def trained(self, name, done, total):

@@ -186,7 +186,7 @@ def test_enough_samples_are_those_from_which_on_it_stays():
 
 def curves(fed, attended):
     """A run whose looks have these margins."""
-    spec = STUDY.settings("quick")["noisy"].spec.model_copy(
+    spec = STUDY.conditions("quick")["noisy"].spec.model_copy(
         update={"steps": 100, "n_evals": len(fed) - 1}
     )
     seen = {"margin of feed-forward": fed, "margin of attention": attended}
@@ -220,7 +220,7 @@ def test_early_and_late_in_some_seeds(n, verdict):
 
 def noisy_spec():
     """The study's model, narrower, on a text of three characters, looked at three times and kept once."""
-    spec = STUDY.settings("full")["noisy"].spec
+    spec = STUDY.conditions("full")["noisy"].spec
     model = spec.model.model_copy(update={"d_model": 64, "d_mlp": 64})
     task = TASK.model_copy(update={"length": 12})
     return spec.model_copy(

@@ -231,7 +231,9 @@ def test_curves_are_drawn_with_their_bands_and_one_legend():
         Panel(kind="curves", series=(f"{name}: *",), axis="right", title=name)
         for name in ("one", "two")
     ]
-    curves = {f"{setting}: {series}": curve for setting in ("one", "two") for series in ("a", "b")}
+    curves = {
+        f"{condition}: {series}": curve for condition in ("one", "two") for series in ("a", "b")
+    }
     figure = curves_figure(panels, curves)
     assert [ax.get_title() for ax in figure.axes] == ["one", "two"]
     for ax in figure.axes:

@@ -1,4 +1,4 @@
-"""Names that 0.1 gave to fields of a Spec, by the names that they have now.
+"""What 0.1 called fields of a Spec and options.
 
 Stored Specs, and the digests taken of them, keep 0.1's names: what was trained is found again.
 Only stored text is read by these names; in Python they are refused, with the name to use.
@@ -7,11 +7,20 @@ Only stored text is read by these names; in Python they are refused, with the na
 from collections.abc import Mapping
 from types import MappingProxyType
 
+# Fields of a Spec, each with the name that stored text has for it.
 SPEC_NAMES: Mapping[str, str] = MappingProxyType(
     {
         "optimizer": "optimiser",
         "metrics": "watch",
         "n_evals": "looks",
         "unfreeze_at": "release",
+    }
+)
+
+# Options of the command line that had another name in 0.1, by the old one.
+OPTION_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "--optimiser": "--optimizer",
+        "--setting": "--condition",
     }
 )

@@ -41,7 +41,7 @@ def panels_of(
 
 
 def _label(name: str) -> str:
-    """`setting: series` is drawn in a panel of its setting, so the legend says the series alone."""
+    """The series of `condition: series`: the panel of the condition says the rest."""
     return name.rsplit(": ", 1)[-1]
 
 

@@ -46,7 +46,7 @@ class Measured(Strict):
     value: float | None  # the number that the verdict is about; None where nothing was measured
     interval: tuple[float, float] | None  # the value's 95% interval
     seeds: int  # trained, or drawn where nothing is trained; 0 where nothing has a seed
-    failed_seeds: int  # diverged, summed over settings
+    failed_seeds: int  # diverged, summed over conditions
     sentence: str  # what was measured, in words
 
 
@@ -249,21 +249,21 @@ class Condition:
 
 @dataclass(frozen=True)
 class ClaimTest:
-    """A claim, the settings it needs, and the function that judges it from them."""
+    """A claim, the conditions it needs, and the function that judges it from them."""
 
     claim: Claim  # what is tested
-    # names or patterns of settings; a pattern may match nothing at a scale without such settings
+    # names or patterns of conditions; a pattern may match nothing at a scale without such ones
     needs: tuple[str, ...]
     judge: Callable[["Evidence"], Outcome]  # applies the claim's criterion
 
     __test__ = False  # not a pytest class
 
-    def settings(self, known: Iterable[str]) -> tuple[str, ...]:
-        """The settings that this test needs, out of those that a scale has."""
+    def pick_conditions(self, known: Iterable[str]) -> tuple[str, ...]:
+        """The conditions that this test needs, out of those that a scale has."""
         known = tuple(known)
         for need in self.needs:
             if "*" not in need and need not in known:
-                raise ValueError(unknown(f"setting needed by {self.claim.id}", need, known))
+                raise ValueError(unknown(f"condition needed by {self.claim.id}", need, known))
         return tuple(name for name in known if self._needs(name))
 
     def _needs(self, name: str) -> bool:
@@ -277,14 +277,14 @@ class Study:
     name: str  # as the command line has it
     title: str  # a question
     source: str  # the paper and its authors
-    settings: Callable[[Scale], dict[str, Condition]]  # what is trained at a scale, by name
+    conditions: Callable[[Scale], dict[str, Condition]]  # what is trained at a scale, by name
     tests: tuple[ClaimTest, ...]  # one for each claim
-    explore: tuple[str, ...] = ()  # settings whose quick runs the site's explorer carries
-    # the same settings on a text of the user's
+    explore: tuple[str, ...] = ()  # conditions whose quick runs the site's explorer carries
+    # the same conditions on a text of the user's
     on_text: Callable[[Scale, "Corpus"], dict[str, Condition]] | None = None
     # the same study of a language model of the user's
     on_model: Callable[[Path], "Study"] | None = None
-    # what its findings rest on besides settings and code: a fingerprint; nothing by default
+    # what its findings rest on besides conditions and code: a fingerprint; nothing by default
     fingerprint: Callable[[], str] = str
 
     def pick(self, ids: tuple[str, ...] = ()) -> tuple[ClaimTest, ...]:

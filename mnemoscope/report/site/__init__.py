@@ -104,12 +104,14 @@ def pieces(store: Store) -> list[ExplorerRun]:
     """What the site's explorer carries: each study's chosen quick runs, where they are stored."""
     found = []
     for study in STUDIES.values():
-        settings = study.settings("quick")
+        conditions = study.conditions("quick")
         for name in study.explore:
-            setting = settings[name]
-            seeds = range(setting.seeds)
-            if not store.blocks(setting.spec, seeds)[1]:  # all seeds are stored, so nothing trains
-                run = load_or_train(store, setting.spec, seeds)
+            condition = conditions[name]
+            seeds = range(condition.seeds)
+            if not store.blocks(condition.spec, seeds)[
+                1
+            ]:  # all seeds are stored, so nothing trains
+                run = load_or_train(store, condition.spec, seeds)
                 found += [piece_of(run, f"{study.name}: {name}")] if run.finished.any() else []
     return found
 

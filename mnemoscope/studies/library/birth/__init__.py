@@ -5,7 +5,14 @@ Models learn text with triggers.
 
 from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.birth import data, heads, order, written
-from mnemoscope.studies.library.birth.conditions import ALL, BIGRAM, GLOBAL, RANDOM, RARE, settings
+from mnemoscope.studies.library.birth.conditions import (
+    ALL,
+    BIGRAM,
+    GLOBAL,
+    RANDOM,
+    RARE,
+    build_conditions,
+)
 
 CLAIMS = load_claims("birth")
 
@@ -15,8 +22,8 @@ STUDY = Study(
     source=(
         "Birth of a Transformer: A Memory Viewpoint (Bietti, Cabannes, Bouchacourt, Jegou, Bottou)"
     ),
-    settings=settings,
-    on_text=settings,
+    conditions=build_conditions,
+    on_text=build_conditions,
     tests=(
         ClaimTest(CLAIMS["B1"], ("layers/*",), heads.one_or_two_layers),
         ClaimTest(CLAIMS["B2"], (ALL,), heads.two_heads),

@@ -23,7 +23,7 @@ from mnemoscope.training.spec import Spec
 
 FIRST_KEYS, SECOND_KEYS, OUTPUT = TRAINED
 
-# names of settings: the simplified model
+# names of conditions: the simplified model
 ALL = "all"  # everything is trained together, on frequent fixed triggers
 RARE = "rare"  # on rarer fixed triggers
 RANDOM = "random"  # on triggers drawn for each sequence
@@ -140,8 +140,8 @@ def _general(task: Bigrams, layers: int) -> Spec:
     )
 
 
-def settings(scale: Scale, corpus: Corpus | None = None) -> dict[str, Condition]:
-    """Every setting by name; 16 seeds of each at `full`, 8 at `quick`."""
+def build_conditions(scale: Scale, corpus: Corpus | None = None) -> dict[str, Condition]:
+    """Every condition by name; 16 seeds of each at `full`, 8 at `quick`."""
     size = SIZES[scale]
 
     def text(**fields: Any) -> Bigrams:

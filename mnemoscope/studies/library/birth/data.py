@@ -66,7 +66,7 @@ def global_first(evidence: Evidence) -> Outcome:
         f"in {share:.0%} of seeds. At the end {global_end:.2f} nats after other tokens "
         f"(the exact reader pays {exact:.2f}) and {context_end:.2f} where the context knows (0)."
     )
-    last = float(evidence.settings[GLOBAL].spec.steps)
+    last = float(evidence.conditions[GLOBAL].spec.steps)
     seeds = {
         "global": np.minimum(global_steps, last),
         "in context": np.minimum(context_steps, last),
@@ -100,7 +100,7 @@ def kinds_of_triggers(evidence: Evidence) -> Outcome:
     right = {title: curve(evidence, name, "right") for title, name in names.items()}
     times = {title: first_reach(*each, 0.9) for title, each in right.items()}
     # a seed that never gets there counts with the last step
-    last = float(evidence.settings[ALL].spec.steps)
+    last = float(evidence.conditions[ALL].spec.steps)
     seeds = {title: np.minimum(t, last) for title, t in times.items()}
     means = {title: mean_interval(t) for title, t in seeds.items()}
     intervals = [interval for _, interval in means.values()]

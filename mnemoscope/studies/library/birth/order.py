@@ -51,7 +51,7 @@ def order_of_memories(evidence: Evidence) -> Outcome:
         "Output, second-layer keys, first-layer keys come in this order in "
         f"{share:.0%} of seeds, the output memory is first in {output_first.mean():.0%}."
     )
-    last = float(evidence.settings[ALL].spec.steps)
+    last = float(evidence.conditions[ALL].spec.steps)
     seeds = {name: np.minimum(t, last) for name, t in times.items()}
     curves = {name: drawn(evidence, ALL, name) for name in SHOWN}
     return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=curves))
@@ -59,7 +59,7 @@ def order_of_memories(evidence: Evidence) -> Outcome:
 
 def _at_release(evidence: Evidence, name: str, series: str) -> np.ndarray:
     """What was read when what is held back is released."""
-    unfreeze_steps = evidence.settings[name].spec.unfreeze_steps()
+    unfreeze_steps = evidence.conditions[name].spec.unfreeze_steps()
     return at_step(evidence, name, series, max(unfreeze_steps.values()))
 
 
@@ -193,7 +193,7 @@ def together_or_in_stages(evidence: Evidence) -> Outcome:
         f"90% right at step (median): {table}. "
         f"Together is faster than both in {share:.0%} of seeds."
     )
-    last = float(evidence.settings[ALL].spec.steps)
+    last = float(evidence.conditions[ALL].spec.steps)
     curves = {title: drawn(evidence, name, "right") for title, name in names.items()}
     seeds = {title: np.minimum(t, last) for title, t in times.items()}
     return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=curves))

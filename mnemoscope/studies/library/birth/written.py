@@ -65,7 +65,7 @@ def written_by_hand(evidence: Evidence) -> Outcome:
     Reproduced if right in at least 95% at the largest width, and more often the wider the model;
     partly if above 50% at the source's d = 256; else refuted.
     """
-    n_seeds = evidence.settings[ALL].seeds
+    n_seeds = evidence.conditions[ALL].seeds
     n_sequences = 64 if evidence.scale == "full" else 16
     task = task_of(evidence, ALL).model_copy(update={"length": 256})
     sample = sampled(task, n_sequences)
@@ -134,7 +134,7 @@ def written_by_three_steps(evidence: Evidence) -> Outcome:
     reproduced if at least 90% of samples do; partly if the three recalls are; else refuted.
     """
     size = TheoremSize(*THEOREM[evidence.scale])
-    n_seeds = evidence.settings[ALL].seeds
+    n_seeds = evidence.conditions[ALL].seeds
     rows = _after_three_steps(size, n_seeds)
     recalls = rows[:, :3]
     right = rows[:, 3]

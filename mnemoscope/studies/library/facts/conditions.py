@@ -57,8 +57,8 @@ def _softmax(scale: Scale, hidden: int) -> Spec:
     )
 
 
-def settings(scale: Scale) -> dict[str, Condition]:
-    """Every setting of a scale, by name."""
+def build_conditions(scale: Scale) -> dict[str, Condition]:
+    """Every condition of a scale, by name."""
     specs = {"linear": _linear(scale)}
     specs |= {name: _softmax(scale, hidden) for name, hidden in SOFTMAX.items()}
     return {name: Condition(spec, SEEDS[scale]) for name, spec in specs.items()}

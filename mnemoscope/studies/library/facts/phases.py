@@ -31,8 +31,8 @@ def _task(run: Run) -> Facts:
 
 
 def _softmax_names(evidence: Evidence) -> list[str]:
-    """The settings of softmax attention with learned embeddings."""
-    return [name for name in evidence.settings if name.startswith("softmax/")]
+    """The conditions of softmax attention with learned embeddings."""
+    return [name for name in evidence.conditions if name.startswith("softmax/")]
 
 
 def phases(run: Run) -> Phases:
@@ -162,7 +162,7 @@ def hallucination(evidence: Evidence) -> Outcome:
 
 
 def _loss_curves(evidence: Evidence) -> dict[str, Curve]:
-    """What each setting pays with all of the question and parts of it, and how near p(a | r) is."""
+    """Losses with all of the question and with parts of it, and how near p(a | r) is."""
     curves = {}
     for name in ("linear", *_softmax_names(evidence)):
         run = evidence.run(name)

@@ -2,7 +2,7 @@
 
 from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.hops import built, order, trained
-from mnemoscope.studies.library.hops.conditions import settings
+from mnemoscope.studies.library.hops.conditions import build_conditions
 
 CLAIMS = load_claims("hops")
 
@@ -13,7 +13,7 @@ STUDY = Study(
         "Learning Compositional Functions with Transformers from Easy-to-Hard Data "
         "(Wang and others)"
     ),
-    settings=settings,
+    conditions=build_conditions,
     tests=(
         ClaimTest(CLAIMS["H1"], (), built.hand_built),
         ClaimTest(CLAIMS["H2"], ("hard/*", "long/*", "mixture/k=4"), trained.hard_only),

@@ -32,7 +32,7 @@ def study_of(path: Path | None = None) -> Study:
             "N4: Distributional Associations vs In-Context Reasoning (Chen, Bruna, Bietti); "
             "L1 to L3 go beyond the sources"
         ),
-        settings=lambda scale: {},
+        conditions=lambda scale: {},
         tests=tuple(tests),
         on_model=study_of,
         fingerprint=subject.fingerprint,

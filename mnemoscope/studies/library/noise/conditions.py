@@ -14,8 +14,8 @@ from mnemoscope.training.spec import Spec
 SEEDS = 8
 
 
-def settings(scale: Scale) -> dict[str, Condition]:
-    """The one setting of a scale."""
+def build_conditions(scale: Scale) -> dict[str, Condition]:
+    """The one condition of a scale."""
     full = scale == "full"
     d = 256 if full else 64
     model = ModelConfig(

@@ -78,8 +78,8 @@ def spec(
     )
 
 
-def settings(scale: Scale) -> dict[str, Condition]:
-    """Every setting by name: what repeats / width and heads / reading of the source.
+def build_conditions(scale: Scale) -> dict[str, Condition]:
+    """Every condition by name: what repeats / width and heads / reading of the source.
 
     At `full`, 256 seeds for R8, R9, R10 and R13 and 64 for the rest; at `quick`, 8, and 12 where
     only the seeds that master both skills count.

@@ -255,7 +255,7 @@ def elimination_rate(task: Permutation, model: Transformer, split: Split) -> Arr
 
 
 def _stored(evidence: Evidence, name: str, v: int) -> float | np.floating:
-    """How much of what knowing the training mappings by heart would gain, a setting gains.
+    """How much of what knowing the training mappings by heart would gain, a condition gains.
 
     In training loss over elimination, with v symbols.
     """

@@ -5,7 +5,7 @@ And the arithmetic that the source prints about it.
 
 from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.walk import judges
-from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, settings
+from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, build_conditions
 
 CLAIMS = load_claims("walk")
 
@@ -13,7 +13,7 @@ STUDY = Study(
     name="walk",
     title="A transformer as linear algebra, number by number",
     source="A walk through a two-dimensional transformer on the pattern ABC",
-    settings=settings,
+    conditions=build_conditions,
     explore=(ABC,),
     tests=(
         ClaimTest(CLAIMS["W1"], (ABC, MLP, POST, PRE), judges.learns),

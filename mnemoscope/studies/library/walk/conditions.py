@@ -43,8 +43,8 @@ def spec(scale: Scale, *, d_mlp: int = 0, norm: Literal["none", "pre", "post"] =
     )
 
 
-def settings(scale: Scale) -> dict[str, Condition]:
-    """Every setting by name; 64 seeds of each at `quick`, 256 at `full`."""
+def build_conditions(scale: Scale) -> dict[str, Condition]:
+    """Every condition by name; 64 seeds of each at `quick`, 256 at `full`."""
     seeds = 256 if scale == "full" else 64
     specs = {
         ABC: spec(scale),

@@ -14,7 +14,7 @@ from mnemoscope.models import Transformer, force_pattern, knock_out_head
 from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import MIN_SEEDS, Evidence
 from mnemoscope.studies.library.walk import published
-from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, settings
+from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, build_conditions
 from mnemoscope.studies.statistics import share_verdict
 from mnemoscope.tasks import Cycle
 
@@ -73,7 +73,7 @@ def _nats(loss: float) -> str:
 
 def _short(evidence: Evidence) -> bool:
     """Whether training was shorter than at full scale."""
-    return evidence.settings[ABC].spec.steps < settings("full")[ABC].spec.steps
+    return evidence.conditions[ABC].spec.steps < build_conditions("full")[ABC].spec.steps
 
 
 def learns(evidence: Evidence) -> Outcome:
