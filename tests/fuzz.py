@@ -343,7 +343,7 @@ def configurations() -> dict[str, tuple[type[Strict], Any]]:
 
 @cache
 def papers() -> dict[str, Any]:
-    """Two studies' ledgers with evidence and pictures, cut short: curves and attention maps, and grids."""
+    """Two studies' ledgers with evidence and plots, cut short: curves and attention maps, and grids."""
     found: dict[str, Any] = {}
     for study in ("birth", "memories"):
         for part in ("", ".evidence", ".pictures"):
@@ -749,7 +749,7 @@ def index_door(given: Any, room: Path) -> bool:
 
 
 def ledger_door(given: tuple[str, str], room: Path) -> bool:
-    """A ledger, its evidence or its pictures with other values: shown, drawn, and made into pages without markup of theirs."""
+    """A ledger, its evidence or its plots with other values: shown, drawn, and made into pages without markup of theirs."""
     name, text = given[0], written(given[1])
     folder = lay_out(room, "store")
     (folder / "ledger/quick" / name).write_bytes(text.encode(errors="surrogatepass"))

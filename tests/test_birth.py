@@ -261,9 +261,9 @@ def test_a_previous_token_head_and_an_induction_head_are_recognised(written, exp
     outcome = judged("B2", seeds_like({ALL: [WRITTEN] * written + [DRAWN] * rest}, induction))
     assert outcome.verdict == expected
     for layer in (0, 1):
-        rows = np.array(outcome.pictures.maps[f"layer {layer}"].weights)
+        rows = np.array(outcome.plots.maps[f"layer {layer}"].weights)
         np.testing.assert_allclose(rows.sum(axis=1), 1, atol=0.01)  # as rounded for the page
-    first = np.array(outcome.pictures.maps["layer 0"].weights)
+    first = np.array(outcome.plots.maps["layer 0"].weights)
     np.testing.assert_allclose(np.diagonal(first, -1), 1, atol=0.05)
 
 

@@ -165,14 +165,14 @@ def test_a_random_model_has_no_such_habits_and_everything_is_drawn(claim, subjec
     chosen = panels("language")[claim]
     for kind, known in (
         ("seeds", finding.by_seed),
-        ("curves", finding.pictures.curves),
-        ("grid", finding.pictures.grids),
+        ("curves", finding.plots.curves),
+        ("grid", finding.plots.grids),
     ):
         shown = {
             name for panel in chosen if panel.kind == kind for name in panel.chosen(tuple(known))
         }
         assert shown == set(known), kind
-    assert claim_figures(claim, chosen, finding.by_seed, finding.pictures)
+    assert claim_figures(claim, chosen, finding.by_seed, finding.plots)
 
 
 def test_places_are_measured_with_another_matrix_in_place(subject, monkeypatch):
@@ -197,16 +197,14 @@ def test_places_are_measured_with_another_matrix_in_place(subject, monkeypatch):
             logits = jax.nn.log_softmax(cut.run_with_cache(encode(f"{city} is located in"))[0][-1])
             told.append(float(logits[encode(f" {country}")[0]] - logits[encode(" the")[0]]))
         expected.append(told[1] - told[0])
-    grid = finding.pictures.grids["rise"]
+    grid = finding.plots.grids["rise"]
     assert grid.rows == ("2",)
     assert grid.values[0][1] == pytest.approx(np.mean(expected), abs=2e-3)
     chosen = panels("language")["N4"]
     shown = {
-        name
-        for panel in chosen
-        for name in panel.chosen((*finding.by_seed, *finding.pictures.grids))
+        name for panel in chosen for name in panel.chosen((*finding.by_seed, *finding.plots.grids))
     }
-    assert shown == {*finding.by_seed, *finding.pictures.grids}
+    assert shown == {*finding.by_seed, *finding.plots.grids}
     monkeypatch.setattr(places, "ENOUGH", 99)
     assert "prompts" in found("N4", subject).sentence
     assert found("N4", subject).verdict == "undecided"

@@ -318,7 +318,7 @@ def test_a_grid_that_is_not_rectangular_is_refused():
 
 def test_every_curve_and_map_of_the_published_results_is_drawn(tmp_path):
     drawn = panels("birth")
-    for claim, found in results.pictures(tmp_path, "birth", "full").items():
+    for claim, found in results.read_plots(tmp_path, "birth", "full").items():
         shown = {
             name
             for panel in drawn[claim]

@@ -17,6 +17,9 @@ SPEC_NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+# What stands in the name of the file that has a ledger's plots: STUDY.pictures.json.
+PLOTS_FILE = "pictures"
+
 # Options of the command line that had another name in 0.1, by the old one.
 OPTION_NAMES: Mapping[str, str] = MappingProxyType(
     {

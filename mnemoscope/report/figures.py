@@ -217,7 +217,7 @@ EXACT = {
 
 @style()
 def claim_figures(
-    claim: str, panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]], pictures: Plots
+    claim: str, panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]], plots: Plots
 ) -> dict[str, Any]:
     """A claim's figures by kind: its seeds, its curves, its attention maps, its grids.
 
@@ -227,14 +227,14 @@ def claim_figures(
         claim: Its id.
         panels: How its series are drawn.
         by_seed: Each seed's outcomes, by series.
-        pictures: Curves, maps and grids.
+        plots: Curves, maps and grids.
     """
     found: dict[str, Any] = {}
     # between two dollars Matplotlib reads a formula, and fails on one that is none
     by_seed = {name.replace("$", r"\$"): values for name, values in by_seed.items()}
-    text = pictures.model_dump_json()
+    text = plots.model_dump_json()
     if "$" in text:
-        pictures = Plots.model_validate_json(text.replace("$", r"\\$"))
+        plots = Plots.model_validate_json(text.replace("$", r"\\$"))
 
     def of(kind: str) -> list[Panel]:
         return [panel for panel in panels if panel.kind == kind]
@@ -243,12 +243,12 @@ def claim_figures(
         found["seeds"] = EXACT[claim]()
     elif by_seed:
         found["seeds"] = seeds_figure(of("seeds"), by_seed)
-    if pictures.curves:
-        found["curves"] = curves_figure(of("curves"), pictures.curves)
-    if pictures.maps:
-        found["maps"] = maps_figure(pictures.maps)
-    if pictures.grids:
-        found["grids"] = grids_figure(of("grid"), pictures.grids)
+    if plots.curves:
+        found["curves"] = curves_figure(of("curves"), plots.curves)
+    if plots.maps:
+        found["maps"] = maps_figure(plots.maps)
+    if plots.grids:
+        found["grids"] = grids_figure(of("grid"), plots.grids)
     return found
 
 

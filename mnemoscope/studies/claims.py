@@ -90,7 +90,7 @@ class AttentionMap(Strict):
     weights: tuple[tuple[float, ...], ...]
 
     @model_validator(mode="after")
-    def _check(self) -> "Map":
+    def _check(self) -> "AttentionMap":
         if [len(row) for row in self.weights] != [len(self.tokens)] * len(self.tokens):
             raise ValueError(f"weights must be {len(self.tokens)} rows of {len(self.tokens)}")
         return self
@@ -157,10 +157,10 @@ class Plots(Strict):
 class Finding(Series, Measured):
     """What is kept of a judgement: `by_seed` has every seed's outcome.
 
-    The ledger proper leaves it and the pictures out.
+    The ledger proper leaves it and the plots out.
     """
 
-    pictures: Plots = Plots()  # what there is to draw
+    plots: Plots = Plots()  # what there is to draw
 
 
 class Outcome(NamedTuple):
@@ -171,7 +171,7 @@ class Outcome(NamedTuple):
     interval: tuple[float, float]  # the value's 95% interval
     sentence: str  # what was measured, in words
     by_seed: Mapping[str, np.ndarray] = MappingProxyType({})  # what was read off each seed, by name
-    pictures: Plots = Plots()  # what there is to draw
+    plots: Plots = Plots()  # what there is to draw
 
 
 class InconclusiveError(Exception):

@@ -177,7 +177,7 @@ def _decided(runs: Mapping[str, Run], outcome: Outcome, sentence: str) -> Findin
     # where nothing is trained, seeds are those of what was drawn and measured
     n_measured = max(map(len, by_seed.values()), default=0)
     return Finding(
-        pictures=outcome.pictures,
+        plots=outcome.plots,
         verdict=outcome.verdict,
         value=outcome.value,
         interval=outcome.interval,

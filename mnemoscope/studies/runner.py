@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from mnemoscope.core.errors import parsed
 from mnemoscope.core.fingerprint import code_of, source_fingerprint, trained_by
+from mnemoscope.core.legacy import PLOTS_FILE
 from mnemoscope.execution.local import hardware, load_or_train, precompile, versions
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import (
@@ -268,17 +269,17 @@ def _write(
 def _files_beside(
     store: Store, study: Study, scale: Scale, findings: Mapping[str, Finding]
 ) -> dict[str, str]:
-    """The texts of the evidence and, where there are any, of the pictures, by file name."""
+    """The texts of the evidence and, where there are any, of the plots, by file name."""
     by_seed = _read_beside(store, study, scale, "evidence")
-    pictures = _read_beside(store, study, scale, "pictures")
+    plots = _read_beside(store, study, scale, PLOTS_FILE)
     for claim_id, finding in findings.items():
         by_seed[claim_id] = finding.by_seed
-        if finding.pictures != Plots():
-            pictures[claim_id] = finding.pictures.model_dump(mode="json")
+        if finding.plots != Plots():
+            plots[claim_id] = finding.plots.model_dump(mode="json")
     start = f"ledger/{scale}/{study.name}"
     files = {f"{start}.evidence.json": json.dumps(by_seed, indent=1) + "\n"}
-    if pictures:
-        files[f"{start}.pictures.json"] = json.dumps(pictures) + "\n"
+    if plots:
+        files[f"{start}.{PLOTS_FILE}.json"] = json.dumps(plots) + "\n"
     return files
 
 
@@ -312,7 +313,7 @@ def _ledger(
     for test in study.tests:
         finding = findings.get(test.claim.id)
         if finding:
-            measured = finding.model_dump(exclude={"by_seed", "pictures"})
+            measured = finding.model_dump(exclude={"by_seed", "plots"})
             entries[test.claim.id] = Entry(**test.claim.model_dump(), **measured)
     known = [test.claim.id for test in study.tests if test.claim.id in entries]
     return Ledger(

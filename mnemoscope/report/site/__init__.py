@@ -164,7 +164,7 @@ def _with_figures(study: Study, folder: Path, found: dict[Any, Ledger]) -> list[
     """The study's claims, each with its figure for every scale that has seeds to show."""
     drawn = panels(study.name)
     seeds = {scale: results.evidence(folder, study.name, scale) for scale in found}
-    pictures = {scale: results.pictures(folder, study.name, scale) for scale in found}
+    plots = {scale: results.read_plots(folder, study.name, scale) for scale in found}
     rows = [_row(study, test.claim, found) for test in study.tests]
     for row in rows:
         claim: Claim = row["claim"]
@@ -174,7 +174,7 @@ def _with_figures(study: Study, folder: Path, found: dict[Any, Ledger]) -> list[
             if n and not by_seed:
                 continue  # what is exact is drawn once
             figures = claim_figures(
-                claim.id, drawn.get(claim.id, ()), by_seed, pictures[at].get(claim.id, Plots())
+                claim.id, drawn.get(claim.id, ()), by_seed, plots[at].get(claim.id, Plots())
             )
             labels = {kind: f"{claim.id} at {at} scale, {kind}: {sentence}" for kind in figures}
             part["figures"] = [

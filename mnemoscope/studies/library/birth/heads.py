@@ -119,8 +119,8 @@ def two_heads(evidence: Evidence) -> Outcome:
         "layer 1 after an earlier occurrence": seen["induction"],
     }
     curves = {name: drawn(evidence, ALL, name) for name in ("previous", "induction", "to answer")}
-    pictures = Plots(curves=curves, maps=_maps(evidence, ALL))
-    return Outcome(verdict, share, interval, sentence, seeds, pictures)
+    plots = Plots(curves=curves, maps=_maps(evidence, ALL))
+    return Outcome(verdict, share, interval, sentence, seeds, plots)
 
 
 def any_token(evidence: Evidence) -> Outcome:
@@ -147,5 +147,5 @@ def any_token(evidence: Evidence) -> Outcome:
         "fixed triggers: at other tokens": fixed["induction at others"],
         "fixed triggers: at triggers": fixed["induction"],
     }
-    pictures = Plots(maps=_maps(evidence, RANDOM))
-    return Outcome(verdict, share, interval, sentence, seeds, pictures)
+    plots = Plots(maps=_maps(evidence, RANDOM))
+    return Outcome(verdict, share, interval, sentence, seeds, plots)

@@ -136,8 +136,8 @@ def freezing(evidence: Evidence) -> Outcome:
         f"{means['second keys held back: first keys']:.2f}. "
         f"Seeds in which each part holds: {parts}."
     )
-    pictures = Plots(curves=_curves_of_freezing(evidence))
-    return Outcome(verdict, value, interval, sentence, read, pictures)
+    plots = Plots(curves=_curves_of_freezing(evidence))
+    return Outcome(verdict, value, interval, sentence, read, plots)
 
 
 def early_positions(evidence: Evidence) -> Outcome:

@@ -106,8 +106,6 @@ def layer_by_layer(evidence: Evidence) -> Outcome:
         "silenced": Grid.of(hops, layers, read.without.mean(axis=0).T),
         "read after": Grid.of(hops, layers, read.after.mean(axis=0).T),
     }
-    pictures = Plots(
-        curves=curves(run, "mixture") | curves(shallow, "one layer fewer"), grids=grids
-    )
+    plots = Plots(curves=curves(run, "mixture") | curves(shallow, "one layer fewer"), grids=grids)
     sentence = _sentence(read, hops, 1 / task.n, shallow)
-    return Outcome(verdict, share, interval, sentence, seeds, pictures)
+    return Outcome(verdict, share, interval, sentence, seeds, plots)

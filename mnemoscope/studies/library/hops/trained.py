@@ -94,9 +94,9 @@ def hard_only(evidence: Evidence) -> Outcome:
     )
     seeds = {"hard only: 4 hops": at_end(run, 4), "mixture: 4 hops": at_end(mixture, 4)}
     seeds |= _finite_steps(steps)
-    pictures = Plots(curves=curves(longest, "hard") | curves(evidence.run("hard/k=2"), "k = 2"))
+    plots = Plots(curves=curves(longest, "hard") | curves(evidence.run("hard/k=2"), "k = 2"))
     verdict = _settled(evidence, verdict, "refuted")
-    return Outcome(verdict, share, interval, sentence, seeds, pictures)
+    return Outcome(verdict, share, interval, sentence, seeds, plots)
 
 
 def by_curriculum(evidence: Evidence) -> Outcome:
@@ -152,8 +152,8 @@ def by_mixture(evidence: Evidence) -> Outcome:
     seeds = {named(h): at_end(run, h) for h in (1, 2, 4)}
     seeds |= _finite_steps(steps)
     verdict = _settled(evidence, verdict, "reproduced")
-    pictures = Plots(curves=curves(run, "mixture"))
-    return Outcome(verdict, share, interval, sentence, seeds, pictures)
+    plots = Plots(curves=curves(run, "mixture"))
+    return Outcome(verdict, share, interval, sentence, seeds, plots)
 
 
 def _power_law(steps: Mapping[int, np.ndarray]) -> str:

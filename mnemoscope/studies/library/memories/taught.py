@@ -347,5 +347,5 @@ def spikes(evidence: Evidence) -> Outcome:
         for rate, each in losses.items()
     }
     end = float(losses[10.0][-1])
-    pictures = Plots(curves=curves, grids=grids)
-    return Outcome(_spikes_verdict(spike, lower), end, (end, end), sentence, {}, pictures)
+    plots = Plots(curves=curves, grids=grids)
+    return Outcome(_spikes_verdict(spike, lower), end, (end, end), sentence, {}, plots)

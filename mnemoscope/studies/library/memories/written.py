@@ -327,6 +327,6 @@ def exponents(evidence: Evidence) -> Outcome:
         for at in (0, -1):
             by_seed[f"{name}, d={WIDTHS[at]}"] = errors[:, i, at]
     value, interval = slopes[NAMES[0]]
-    pictures = Plots(curves=curves, grids=grids)
+    plots = Plots(curves=curves, grids=grids)
     verdict = _exponents_verdict(slopes, in_samples)
-    return Outcome(verdict, value, interval, sentence, by_seed, pictures)
+    return Outcome(verdict, value, interval, sentence, by_seed, plots)
