@@ -48,11 +48,11 @@ from mnemoscope.report.figures import claim_figures
 from mnemoscope.store import RunRow, Store
 from mnemoscope.store.checksums import seal_of
 from mnemoscope.store.schema import put_sealed
-from mnemoscope.studies.about import Panel
 from mnemoscope.studies.claims import Finding, Plots
 from mnemoscope.studies.discover import STUDIES, on_corpus
 from mnemoscope.studies.library.memories.optimised import Cell
 from mnemoscope.studies.library.walk.chosen import tokens_of
+from mnemoscope.studies.presentation import Panel
 from mnemoscope.tasks import Bigrams, Corpus, Cycle, Facts, Hops, Permutation, read_corpus
 from mnemoscope.training.optimizers import SGD, Adam
 from mnemoscope.training.spec import Spec

@@ -360,8 +360,8 @@ def test_half_a_character_is_no_text():
 
 def test_dollars_in_names_are_no_formulas():
     from mnemoscope.report.figures import claim_figures, svg
-    from mnemoscope.studies.about import Panel
     from mnemoscope.studies.claims import Plots
+    from mnemoscope.studies.presentation import Panel
 
     panel = [Panel(series=("*",), axis="x"), Panel(series=("*",), axis="x", kind="curves")]
     curve = Curve(steps=(0, 1), mean=(0, 1), low=(0, 1), high=(0, 1))

@@ -9,10 +9,10 @@ from planted import evidence_of
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
 from mnemoscope.report.figures import claim_figures
-from mnemoscope.studies.about import panels
 from mnemoscope.studies.claims import SCALES
 from mnemoscope.studies.library.memories import STUDY, taught, written
 from mnemoscope.studies.library.memories.written import for_draws
+from mnemoscope.studies.presentation import load_panels
 from mnemoscope.theory.memory import error_mass, recalled, store, zipf
 from mnemoscope.theory.one_step import cross_entropy
 
@@ -23,7 +23,7 @@ def judged(claim, scale="quick"):
 
 def all_drawn(claim, found):
     """Everything a judge hands on has a panel."""
-    chosen = panels("memories")[claim]
+    chosen = load_panels("memories")[claim]
     for kind, known in (
         ("seeds", found.by_seed),
         ("curves", found.plots.curves),

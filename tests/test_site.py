@@ -17,9 +17,9 @@ from mnemoscope.report.figures import claim_figures, seeds_figure, svg, write_fi
 from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure
 from mnemoscope.report.site import write_site
 from mnemoscope.store import Store
-from mnemoscope.studies.about import Panel, about, panels
 from mnemoscope.studies.claims import AttentionMap, Curve, Grid, Plots
 from mnemoscope.studies.discover import STUDIES
+from mnemoscope.studies.presentation import Panel, load_page, load_panels
 
 HOME = Path(mnemoscope.__file__).parent
 CHROMIUM = next(
@@ -62,7 +62,7 @@ def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
             assert f'id="{test.claim.id}"' in pages["index.html"]
         for entry in book.claims if book else ():
             assert f'class="verdict {entry.verdict}"' in pages[f"{name}.html"]
-        assert escape(about(name).question[:40]) in pages[f"{name}.html"]
+        assert escape(load_page(name).question[:40]) in pages[f"{name}.html"]
     assert "does not hold" in pages["walk.html"]
 
 
@@ -109,7 +109,10 @@ def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_series_of_every_claim_has_a_panel(study):
-    drawn, found = panels(study), results.evidence(results.published() / "nowhere", study, "full")
+    drawn, found = (
+        load_panels(study),
+        results.evidence(results.published() / "nowhere", study, "full"),
+    )
     known = {test.claim.id for test in STUDIES[study].tests}
     assert set(drawn) <= known
     for claim, by_seed in found.items():
@@ -317,7 +320,7 @@ def test_a_grid_that_is_not_rectangular_is_refused():
 
 
 def test_every_curve_and_map_of_the_published_results_is_drawn(tmp_path):
-    drawn = panels("birth")
+    drawn = load_panels("birth")
     for claim, found in results.read_plots(tmp_path, "birth", "full").items():
         shown = {
             name

@@ -18,9 +18,9 @@ import numpy as np
 from mnemoscope.core.errors import UserError
 from mnemoscope.report.output import writing
 from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure, panels_of
-from mnemoscope.studies.about import Panel
 from mnemoscope.studies.claims import Plots
 from mnemoscope.studies.library.walk import published
+from mnemoscope.studies.presentation import Panel
 
 INK = "#1c1e21"
 SEED = "#0072b2"

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.studies.about import Panel
 from mnemoscope.studies.claims import AttentionMap, Curve, Grid
+from mnemoscope.studies.presentation import Panel
 
 INK = "#1c1e21"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")

@@ -17,12 +17,12 @@ from mnemoscope.report.figures import claim_figures, svg
 from mnemoscope.report.output import writing
 from mnemoscope.report.walk import page as walk_page
 from mnemoscope.store import Store
-from mnemoscope.studies.about import about, panels
 from mnemoscope.studies.claims import Claim, Ledger, Plots, Study, Verdict
 from mnemoscope.studies.discover import STUDIES
 from mnemoscope.studies.library.walk import published
 from mnemoscope.studies.library.walk.chosen import Chosen, title, walked
 from mnemoscope.studies.library.walk.conditions import ABC
+from mnemoscope.studies.presentation import load_page, load_panels
 from mnemoscope.training.run import Run
 
 # seeds of a condition that the site's explorer carries with all snapshots: most of the site's bytes
@@ -78,7 +78,7 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
         tell(f"the page of {study.name}")
         page = templates.get_template("study.html").render(
             study=study,
-            about=about(study.name),
+            words=load_page(study.name),
             rows=_with_figures(study, folder, all_books[study.name]),
             books=all_books[study.name],
             counts=counts[study.name],
@@ -162,7 +162,7 @@ def _row(study: Study, claim: Claim, found: dict[Any, Ledger]) -> dict[str, Any]
 
 def _with_figures(study: Study, folder: Path, found: dict[Any, Ledger]) -> list[dict[str, Any]]:
     """The study's claims, each with its figure for every scale that has seeds to show."""
-    drawn = panels(study.name)
+    drawn = load_panels(study.name)
     seeds = {scale: results.evidence(folder, study.name, scale) for scale in found}
     plots = {scale: results.read_plots(folder, study.name, scale) for scale in found}
     rows = [_row(study, test.claim, found) for test in study.tests]

@@ -36,7 +36,7 @@ class Panel(Strict):
         return any(fnmatchcase(name, pattern) for pattern in self.series)
 
 
-class About(Strict):
+class StudyPage(Strict):
     """A study in words."""
 
     question: str  # what the study asks
@@ -52,12 +52,12 @@ def _read(study: str, file: str) -> dict[str, Any]:
     return tomllib.loads(folder.joinpath(file).read_text(encoding="utf-8"))
 
 
-def about(study: str) -> About:
-    """The words of a study's page, from the `about.toml` in its folder."""
-    return About.model_validate(_read(study, "about.toml"))
+def load_page(study: str) -> StudyPage:
+    """The words of a study's page, from the `page.toml` in its folder."""
+    return StudyPage.model_validate(_read(study, "page.toml"))
 
 
-def panels(study: str) -> dict[str, tuple[Panel, ...]]:
+def load_panels(study: str) -> dict[str, tuple[Panel, ...]]:
     """How each claim's seeds are drawn, from the `figures.toml` in the study's folder."""
     by_claim = _read(study, "figures.toml")
     return {claim: tuple(map(Panel.model_validate, each)) for claim, each in by_claim.items()}
