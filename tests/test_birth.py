@@ -104,7 +104,7 @@ def memories(output, second, first, late=500.0):
     """Recalls with a chance of 1/65, 1/5 and 1/256 that get half formed at the given steps."""
     return {
         "output memory": ramp(output, 1 / 65), "second keys": ramp(second, 1 / 5), "first keys, early": ramp(first, 1 / 256),
-        "first keys, late": ramp(late, 1 / 256), "right": ramp(60, 0.02),
+        "first keys, late": ramp(late, 1 / 256), "accuracy": ramp(60, 0.02),
     }  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def test_what_freezing_shows():
     assert verdict("B6", good) == "reproduced"
     assert verdict("B6", good | {NO_OUTPUT: memories(50, 10, 70)}) == "partly"
     assert (
-        verdict("B6", good | {ONLY_OUTPUT: memories(10, never, never) | {"right": ramp(10)}})
+        verdict("B6", good | {ONLY_OUTPUT: memories(10, never, never) | {"accuracy": ramp(10)}})
         == "partly"
     )
     bad = {
@@ -166,11 +166,11 @@ def test_early_positions(late, expected):
 )
 def test_stages(stages, expected):
     curves = {
-        name: {"right": ramp(at)}
+        name: {"accuracy": ramp(at)}
         for name, at in zip((ALL, SHORT, LONG), (50, *stages), strict=True)
     }
     assert verdict("B8", curves) == expected
-    assert verdict("B8", curves | {ALL: {"right": ramp(500)}}) == "undecided"
+    assert verdict("B8", curves | {ALL: {"accuracy": ramp(500)}}) == "undecided"
 
 
 @pytest.mark.parametrize(("times", "expected"), [((20, 60), "reproduced"), ((60, 20), "refuted")])
@@ -190,7 +190,7 @@ def test_global_and_in_context(times, expected):
 )
 def test_kinds_of_triggers(times, expected):
     curves = {
-        name: {"right": ramp(at)} for name, at in zip((ALL, RARE, RANDOM), times, strict=True)
+        name: {"accuracy": ramp(at)} for name, at in zip((ALL, RARE, RANDOM), times, strict=True)
     }
     assert verdict("B10", curves) == expected
 
@@ -354,10 +354,11 @@ def test_one_or_two_layers(one, two, expected):
         for name in (ONE, TWO)
     }
     runs = {
-        name: planted(each.spec, metrics={"right": [0.0, 1.0]}) for name, each in conditions.items()
+        name: planted(each.spec, metrics={"accuracy": [0.0, 1.0]})
+        for name, each in conditions.items()
     }
     measured = {
-        (name, answers): {"right": np.array(right)} for name, right in ((ONE, one), (TWO, two))
+        (name, answers): {"accuracy": np.array(right)} for name, right in ((ONE, one), (TWO, two))
     }
     outcome = judged("B1", evidence_of(runs, measured=measured))
     assert outcome.verdict == expected
@@ -485,7 +486,7 @@ def test_what_is_watched_in_the_general_model():
     """One layer of four heads with a norm: answers only, for it has no such memories."""
     spec = short(build_conditions("full")[ONE].spec, 8, 12)
     found = watched(spec)
-    assert set(found) == {"right", "global loss", "first loss", "context loss"}
+    assert set(found) == {"accuracy", "global loss", "first loss", "context loss"}
     for name in ("global loss", "first loss", "context loss"):
         assert found[name] == pytest.approx(np.log(spec.task.d_vocab), rel=1e-5)
     evidence = evidence_of({ONE: planted(spec, 1, params=silent(spec))})

@@ -190,7 +190,7 @@ def test_the_linear_model_is_the_formula():
 HIGH, MIDDLE, NOTHING = math.log(32), math.log(8), 0.01
 
 
-def looked_at(loss, distance, subject, right=1.0):
+def looked_at(loss, distance, subject, accuracy=1.0):
     """A run whose looks say this, the same for every seed."""
     spec = Spec(
         task=TASK,
@@ -202,7 +202,7 @@ def looked_at(loss, distance, subject, right=1.0):
     )
     seen = {
         "loss, both": loss, "loss, relation": loss, "loss, subject": subject, "distance to p(a | r)": distance,
-        "right": [right] * len(loss), "p(a)": np.full((len(loss), 32), 1 / 32),
+        "accuracy": [accuracy] * len(loss), "p(a)": np.full((len(loss), 32), 1 / 32),
     }  # fmt: skip
     return planted(spec, metrics=seen)
 
@@ -236,7 +236,7 @@ def test_a_hallucination_is_found_by_rule(curves, verdict):
 
 
 @pytest.mark.parametrize(
-    ("last", "right", "verdict"),
+    ("last", "accuracy", "verdict"),
     [
         ((0.02, 0.01), 1.0, "reproduced"),
         ((0.01, 0.02), 1.0, "refuted"),
@@ -244,8 +244,8 @@ def test_a_hallucination_is_found_by_rule(curves, verdict):
         ((0.02, 0.01), 0.9, "refuted"),
     ],
 )
-def test_zero_loss_means_low_falling_and_right(last, right, verdict):
-    run = looked_at([HIGH, MIDDLE, *last], [0.5] * 4, [HIGH] * 4, right)
+def test_zero_loss_means_low_falling_and_right(last, accuracy, verdict):
+    run = looked_at([HIGH, MIDDLE, *last], [0.5] * 4, [HIGH] * 4, accuracy)
     assert phases.zero_loss(evidence_of({"linear": run}, "quick")).verdict == verdict
 
 
@@ -297,11 +297,11 @@ def test_written_linear_models_are_read_as_they_were_written(watched):
         MAKES_UP: (math.log(8), 1 / 8, 0.0),
         KNOWS: (0.0, 1.0, (7 / 8 + 7 * 1 / 8) / 2),
     }
-    for kind, (loss, right, distance) in expected.items():
+    for kind, (loss, accuracy, distance) in expected.items():
         seen = watched[kind]
         assert seen["loss, both"] == pytest.approx(loss, abs=1e-4)
         assert seen["distance to p(a | r)"] == pytest.approx(distance, abs=1e-4)
-        assert seen["right"] == pytest.approx(right)
+        assert seen["accuracy"] == pytest.approx(accuracy)
         assert seen["p(a)"].sum() == pytest.approx(1, abs=1e-5)
     for name in SOFTMAX:
         assert watched[name]["loss, both"] == pytest.approx(math.log(32), abs=1e-4)

@@ -137,7 +137,7 @@ def test_margins_are_read_from_the_parts_that_make_them():
     assert float(found["margin of attention"]) == pytest.approx(0)
     assert float(found["P(noise)"]) == pytest.approx(e / (e + 2), rel=1e-5)
     assert float(found["P(right)"]) == pytest.approx(1 / (e + 2), rel=1e-5)
-    assert float(found["right"]) == 0
+    assert float(found["accuracy"]) == 0
     assert 0 < float(found["to right"]) < 1, "even attention finds some of what followed"
     assert 0 < float(found["to noise"]) < 1
 
@@ -297,13 +297,13 @@ def test_truncation_helps_whom_the_feed_forward_layer_distracts():
         {name: outcome.by_seed[f"{name}, rho = {rho}"] for name in judges.READ} for rho in (1, 0)
     )
     assert (whole["P(noise)"][:4] > 0.9).all()
-    assert (whole["right"][:4] < 0.1).all()
+    assert (whole["accuracy"][:4] < 0.1).all()
     for name in judges.READ:
         np.testing.assert_allclose(
             gone[name], gone[name][0], rtol=1e-5
         )  # without it, all are the same
     assert (gone["P(noise)"] < 0.1).all()
-    assert (gone["right"] > 0.9).all()
+    assert (gone["accuracy"] > 0.9).all()
     assert (whole["P(noise)"][4:] < gone["P(noise)"][4:]).all()
     # the one hidden unit lies in layer 1: without that of layer 0 nothing changes
     parts = outcome.sentence.split("without the feed-forward of ")[1].rstrip(".").split("; ")

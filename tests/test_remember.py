@@ -338,10 +338,10 @@ def test_sequences_are_counted(monkeypatch):
 
 def card(seeds=SEEDS, **entries):
     """A report card of perfect seeds, but for what is given: a number, a number for each step or pair, or a row a seed."""
-    shapes = dict.fromkeys(("right", "loss", "mae", "max_ae"), (seeds, STEPS))
+    shapes = dict.fromkeys(("accuracy", "loss", "mae", "max_ae"), (seeds, STEPS))
     shapes |= dict.fromkeys(("recall", "p_unused", "says_unused", "recall_mae"), (seeds, STEPS - 1))
     shapes["repeat_loss"] = (seeds, STEPS - 1, STEPS)
-    perfect = {"right": 1.0, "recall": 1.0}
+    perfect = {"accuracy": 1.0, "recall": 1.0}
     return {name: np.array(np.broadcast_to(entries.get(name, perfect.get(name, 0.0)), shape), float)
             for name, shape in shapes.items()}  # fmt: skip
 
@@ -380,11 +380,11 @@ HALF, HALF_YET = ("partly", "partly"), ("undecided", "partly")
         (card(max_ae=0.013), BOTH),
         (card(max_ae=0.014), HALF_YET),  # every answer right, but not sure enough of them
         (card(max_ae=some(4, 0.014, 0.001)), BOTH),  # it is the median that counts
-        (card(right=some(9, 1, 0.999)), BOTH),  # one wrong answer is one too many
-        (card(right=some(8, 1, 0.999)), HALF_YET),
-        (card(right=some(2, 1, 0.999)), HALF_YET),
-        (card(right=some(1, 1, 0.999)), NOT_YET),
-        (card(right=[0, 0, 0, 0, 1]), BOTH),  # earlier steps do not count
+        (card(accuracy=some(9, 1, 0.999)), BOTH),  # one wrong answer is one too many
+        (card(accuracy=some(8, 1, 0.999)), HALF_YET),
+        (card(accuracy=some(2, 1, 0.999)), HALF_YET),
+        (card(accuracy=some(1, 1, 0.999)), NOT_YET),
+        (card(accuracy=[0, 0, 0, 0, 1]), BOTH),  # earlier steps do not count
     ],
 )
 def test_step_five(plain, expected):
@@ -392,7 +392,7 @@ def test_step_five(plain, expected):
 
 
 def test_a_verdict_that_another_reading_does_not_share_is_partly():
-    perfect, failed = card(), card(right=0.9)
+    perfect, failed = card(), card(accuracy=0.9)
     assert verdicts("R3", {PLAIN: perfect, POST: failed}) == (
         "reproduced",
         "partly",
@@ -437,9 +437,9 @@ WOBBLE = np.linspace(-0.02, 0.02, SEEDS)[:, None]
     ],
 )
 def test_below_chance(gap, expected):
-    plain = card(right=CHANCE + np.array(gap) + WOBBLE)
+    plain = card(accuracy=CHANCE + np.array(gap) + WOBBLE)
     closer = {
-        name: np.zeros((SEEDS, STEPS)) for name in ("mae_all", "mae_training", "right_training")
+        name: np.zeros((SEEDS, STEPS)) for name in ("mae_all", "mae_training", "accuracy_training")
     }
     also = {(PLAIN, against_training): closer}
     assert verdicts("R5", {PLAIN: plain}, also) == expected
@@ -554,9 +554,9 @@ def test_a_wide_model_read_in_another_way():
         (card(), BOTH),
         (card(recall=some(9, 1, 0.999)), BOTH),
         (card(recall=some(8, 1, 0.999)), HALF_YET),
-        (card(right=some(8, 1, 0.999)), HALF_YET),  # both skills, without a mistake
-        (card(recall=some(5, 1, 0), right=1 - some(5, 1, 0)), NOT_YET),
-        (card(recall=[1, 0, 0, 0], right=[0, 0, 0, 0, 1]), BOTH),
+        (card(accuracy=some(8, 1, 0.999)), HALF_YET),  # both skills, without a mistake
+        (card(recall=some(5, 1, 0), accuracy=1 - some(5, 1, 0)), NOT_YET),
+        (card(recall=[1, 0, 0, 0], accuracy=[0, 0, 0, 0, 1]), BOTH),
     ],
 )
 def test_two_heads_learn_both(found, expected):
@@ -787,7 +787,7 @@ def without(*kinds):
 
 def of_masters(claim, scale, masters=SEEDS, **probed):
     """The verdict when the first seeds of TWO master both skills by a hair and the rest fail one of them by as much."""
-    found = card(recall=some(masters, 0.99, 0.98), right=0.99)
+    found = card(recall=some(masters, 0.99, 0.98), accuracy=0.99)
     measured = {(TWO, report_card): found}
     measured |= {(TWO, getattr(heads, name)): value for name, value in probed.items()}
     return judged(

@@ -231,7 +231,7 @@ def test_a_log_axis_keeps_zeros_in_sight():
 def test_curves_are_drawn_with_their_bands_and_one_legend():
     curve = Curve(steps=(0, 10, 20), mean=(0, 0.5, 1), low=(0, 0.4, 0.9), high=(0.1, 0.6, 1))
     panels = [
-        Panel(kind="curves", series=(f"{name}: *",), axis="right", title=name)
+        Panel(kind="curves", series=(f"{name}: *",), axis="accuracy", title=name)
         for name in ("one", "two")
     ]
     curves = {

@@ -415,7 +415,7 @@ def test_losses_of_planted_circles_are_what_they_should_be(cycles):
     np.testing.assert_allclose(found["loss"], expected, rtol=0.01)
     assert expected[2] == np.log(3)
     np.testing.assert_allclose(
-        found["right"], [1, 1, 1 / 3]
+        found["accuracy"], [1, 1, 1 / 3]
     )  # a silent model says A, which is right for one token in three
     for name in OTHERS:
         np.testing.assert_allclose(cycles[name]["loss"], np.log(3), rtol=1e-5)
@@ -479,12 +479,14 @@ def five_dimensions():
 
 
 def test_the_planted_models_need_what_they_should(five_dimensions):
-    np.testing.assert_allclose(five_dimensions["right"], [1, 1, 1 / 3])
+    np.testing.assert_allclose(five_dimensions["accuracy"], [1, 1, 1 / 3])
     # one token is followed by A, and the first of three positions looks at itself anyway: 1/3 + 2/3 * 1/3
     np.testing.assert_allclose(
-        five_dimensions["right last token"], [1, 1 / 3 + 2 / 3 * 1 / 3, 1 / 3], rtol=1e-6
+        five_dimensions["accuracy last token"], [1, 1 / 3 + 2 / 3 * 1 / 3, 1 / 3], rtol=1e-6
     )
-    np.testing.assert_allclose(five_dimensions["right no attention"], [1, 1 / 3, 1 / 3], rtol=1e-6)
+    np.testing.assert_allclose(
+        five_dimensions["accuracy no attention"], [1, 1 / 3, 1 / 3], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,16 @@ from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from mnemoscope.core import notebook
 from mnemoscope.core.axes import Float
 from mnemoscope.core.config import Strict
 from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.core.legacy import series_name
 from mnemoscope.training.spec import Spec
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 Verdict = Literal["reproduced", "partly", "refuted", "undecided"]
 Scale = Literal["quick", "full"]
 SCALES: tuple[Scale, ...] = ("quick", "full")
+SeriesName = Annotated[str, AfterValidator(series_name)]  # ledgers of 0.1 have other names
 
 
 class Claim(Strict):
@@ -143,13 +145,13 @@ class Grid(Strict):
 class Series(Strict):
     """Every seed's outcome, by the name of what was read off it."""
 
-    by_seed: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    by_seed: dict[SeriesName, tuple[float, ...]] = Field(default_factory=dict)
 
 
 class Plots(Strict):
     """What there is to draw of a claim besides its seeds."""
 
-    curves: dict[str, Curve] = Field(default_factory=dict)  # through training, by name
+    curves: dict[SeriesName, Curve] = Field(default_factory=dict)  # through training, by name
     maps: dict[str, AttentionMap] = Field(default_factory=dict)  # attention maps, by name
     grids: dict[str, Grid] = Field(default_factory=dict)  # by name
 

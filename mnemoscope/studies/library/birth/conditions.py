@@ -7,7 +7,7 @@ and the source's other width and rate (128, .2), for three times as long, becaus
 comes late. `layers/1` and `layers/2` are general transformers.
 
 `quick` has 48 tokens, d = 128, batch 64 and 160 steps at rate .2. It was chosen by the loss and the
-share of right answers of a few seeds that are not among the study's, before any probe was read.
+accuracy of a few seeds that are not among the study's, before any probe was read.
 Stages, rarer triggers and general models are left to `full`.
 """
 

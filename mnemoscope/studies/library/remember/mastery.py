@@ -35,8 +35,8 @@ def recall(evidence: Evidence, name: str) -> np.ndarray:
 
 
 def eliminates(evidence: Evidence, name: str) -> np.ndarray:
-    """Share right at the last step when the last pair is new, by seed."""
-    return card(evidence, name)["right"][:, -1]
+    """Accuracy at the last step when the last pair is new, by seed."""
+    return card(evidence, name)["accuracy"][:, -1]
 
 
 def masters(evidence: Evidence, name: str) -> np.ndarray:

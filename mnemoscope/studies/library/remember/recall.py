@@ -183,7 +183,7 @@ def dimensions(evidence: Evidence) -> Outcome:
         f"Seeds that eliminate (99% right at step 5), one head: {table}. "
         f"Seeds that also recall, two heads: {both}."
     )
-    by_seed = {f"step 5 right, d={d}": x for d, x in skill.items()}
+    by_seed = {f"step 5 accuracy, d={d}": x for d, x in skill.items()}
     return Outcome(verdict, value, (float(low), float(high)), sentence, by_seed)
 
 
