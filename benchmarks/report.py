@@ -18,7 +18,7 @@ AXES = {
     "length": "sequence length",
     "vocabulary": "tokens in the vocabulary",
 }
-COLOURS = {"cpu": "#0072b2", "gpu": "#d55e00"}  # told apart by colour-blind readers too
+COLORS = {"cpu": "#0072b2", "gpu": "#d55e00"}  # told apart by color-blind readers too
 
 
 def median(results: list[dict]) -> float:
@@ -142,8 +142,8 @@ def picture(all_found: dict[str, dict]) -> None:
             x, y = zip(*found["growth"][axis], strict=True)
             y = [1e6 * seconds for seconds in y]
             label = {"cpu": "2 CPU cores", "gpu": "one H200"}[kind]
-            panel.loglog(x, y, "o-", color=COLOURS[kind], label=label, markersize=4)
-            panel.loglog(x, [y[-1] * n / x[-1] for n in x], ":", color=COLOURS[kind], linewidth=1)
+            panel.loglog(x, y, "o-", color=COLORS[kind], label=label, markersize=4)
+            panel.loglog(x, [y[-1] * n / x[-1] for n in x], ":", color=COLORS[kind], linewidth=1)
             if axis == "seeds":
                 n, _ = saturation(found["growth"][axis])
                 at = dict(found["growth"][axis])[n] * 1e6
@@ -156,7 +156,7 @@ def picture(all_found: dict[str, dict]) -> None:
                     f"busy from {n}",
                     (n, at),
                     textcoords="offset points",
-                    color=COLOURS[kind],
+                    color=COLORS[kind],
                     **side,
                 )
         panel.set_xlabel(name)

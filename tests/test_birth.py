@@ -256,7 +256,7 @@ def seeds_like(rows: dict[str, list[int]], found: dict, scale: str = "full") -> 
 @pytest.mark.parametrize(
     ("written", "expected"), [(10, "reproduced"), (9, "reproduced"), (8, "partly"), (1, "refuted")]
 )
-def test_a_previous_token_head_and_an_induction_head_are_recognised(written, expected, induction):
+def test_a_previous_token_head_and_an_induction_head_are_recognized(written, expected, induction):
     rest = SEEDS - written
     outcome = judged("B2", seeds_like({ALL: [WRITTEN] * written + [DRAWN] * rest}, induction))
     assert outcome.verdict == expected
@@ -294,7 +294,7 @@ def test_answering_to_any_token(written, full, quick, induction):
     )
 
 
-def test_outputs_that_generalise_in_written_and_silent_models(induction):
+def test_outputs_that_generalize_in_written_and_silent_models(induction):
     """B11."""
     found = {(name, data.crossed): induction[ALL, data.crossed] for name in (ALL, BIGRAM)}
     for right in induction[ALL, data.crossed].values():
@@ -317,7 +317,7 @@ def test_outputs_that_generalise_in_written_and_silent_models(induction):
         ((1.0, 0.80), (0.90, 0.1), "refuted"),
     ],
 )
-def test_outputs_that_generalise(trained_uniform, trained_bigram, expected):
+def test_outputs_that_generalize(trained_uniform, trained_bigram, expected):
     def answered(uniform, bigram):
         return {"uniform": np.full(SEEDS, uniform), "bigram": np.full(SEEDS, bigram)}
 

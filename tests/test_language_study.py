@@ -86,7 +86,7 @@ WORDS = [
     *dict.fromkeys(
         w for pair in places.places() for name in pair for w in name.split()
     ),  # a set has another order each time
-    *pairs.COLOURS,
+    *pairs.COLORS,
     *pairs.ANIMALS,
     "the",
     "is",
@@ -250,7 +250,7 @@ def test_prompts_ask_for_what_they_showed():
         assert f" {unused}\n" not in again
         assert sorted(others) == sorted(set(others) - {shown, unused})
         assert new.splitlines()[-1] not in again.splitlines()
-        assert all(colour in again.splitlines()[0] for colour in (shown, unused, *others))
+        assert all(color in again.splitlines()[0] for color in (shown, unused, *others))
 
 
 def test_places_are_enough_and_named_once():

@@ -76,7 +76,7 @@ def test_an_eliminator_that_cannot_recall_falls_into_the_trap(split):
     assert (float(both["elimination"]), float(both["recall"])) == (1, 0)
 
 
-def test_a_reader_of_the_training_mappings_is_recognised(split):
+def test_a_reader_of_the_training_mappings_is_recognized(split):
     def by_training(row):
         return jnp.nan_to_num(TASK.posterior(row, split.train), nan=1 / 5)
 

@@ -168,20 +168,20 @@ def test_the_ledger_is_filtered_sorted_and_opened(pages, tmp_path):
     assert trouble == []
 
 
-def luminance(colour):
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+def luminance(color):
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
 
 @pytest.mark.parametrize("sheet", ["report/site/site.css", "explorer/static/theme.css"])
 def test_text_has_the_contrast_of_wcag_aa(sheet):
-    """4.5 to 1 for every colour that text has, on the paper and on the band, in light and in dark."""
+    """4.5 to 1 for every color that text has, on the paper and on the band, in light and in dark."""
     text = (HOME / sheet).read_text()
     light, dark = re.findall(r":root \{([^}]*)\}", text)
     for part in (light, dark):
-        colours = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", part))
-        names = set(colours) - {
+        colors = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", part))
+        names = set(colors) - {
             "paper",
             "band",
             "line",
@@ -190,12 +190,12 @@ def test_text_has_the_contrast_of_wcag_aa(sheet):
             "strong",
             "seed",
             "source",
-        }  # not the colour of a text
+        }  # not the color of a text
         assert names >= {"ink", "quiet"}
         for name in names:
             for ground in ("paper", "band"):
                 bright, dim = sorted(
-                    (luminance(colours[name]), luminance(colours[ground])), reverse=True
+                    (luminance(colors[name]), luminance(colors[ground])), reverse=True
                 )
                 assert (bright + 0.05) / (dim + 0.05) >= 4.5, f"{name} on {ground}"
 
@@ -264,7 +264,7 @@ def test_an_attention_map_has_a_square_for_each_weight_worth_seeing():
     figure = maps_figure({"layer 0": shown, "layer 1": shown})
     assert [ax.get_title() for ax in figure.axes] == ["layer 0", "layer 1"]
     squares = figure.axes[0].collections[0]
-    assert [round(colour[3], 2) for colour in squares.get_facecolors()] == [1, 0.99, 0.2, 0.5, 0.3]
+    assert [round(color[3], 2) for color in squares.get_facecolors()] == [1, 0.99, 0.2, 0.5, 0.3]
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["a", "b", "a"]
 
 
@@ -280,9 +280,9 @@ def test_a_grid_has_a_square_for_each_cell_and_prints_a_few():
     corners = [path.vertices[0].tolist() for path in squares.get_paths()]
     assert corners == [[c - 0.5, r - 0.5] for r in (0, 1) for c in (0, 1, 2)]
     full = 0.65
-    # zero is below a logarithmic scale, which runs from 1 to 1000 here; what was not measured has no colour
+    # zero is below a logarithmic scale, which runs from 1 to 1000 here; what was not measured has no color
     rise = [0.04, 0.04, 0, 0.04 + (full - 0.04) / 3, 0.04 + (full - 0.04) * 2 / 3, full]
-    np.testing.assert_allclose([colour[3] for colour in squares.get_facecolors()], rise, atol=1e-9)
+    np.testing.assert_allclose([color[3] for color in squares.get_facecolors()], rise, atol=1e-9)
     assert [text.get_text() for text in ax.texts] == ["0", "1", "-", "10", "100", "1000"]
     assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == ("one", "column", "row")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["1", "2"]

@@ -84,7 +84,7 @@ def greet() -> dict[str, Any]:
         return {"agree": _must_agree(), "accelerator": accelerator, "devices": jax.device_count()}
     except (
         Exception
-    ) as error:  # in words: an exception that cannot be serialised leaves a Dask worker mute
+    ) as error:  # in words: an exception that cannot be serialized leaves a Dask worker mute
         return {"error": _line(error)}
 
 

@@ -1,8 +1,8 @@
 """Figures: every seed of a claim as a dot, the median as a line, the source's figure as a diamond.
 
-Figures are the same bytes for the same numbers. Inside a page their ink is the page's own colour,
-so that they can be read in light and dark; alone they are black on white. Colours are Okabe and
-Ito's, told apart by colour-blind readers.
+Figures are the same bytes for the same numbers. Inside a page their ink is the page's own color,
+so that they can be read in light and dark; alone they are black on white. Colors are Okabe and
+Ito's, told apart by color-blind readers.
 """
 
 import hashlib
@@ -189,11 +189,11 @@ def _published_directions() -> Any:
     figure, [[ax]] = panels_of(1, 1, (4.2, 3.4))
     angles = np.linspace(-np.pi, np.pi, 2000)
     winners = (published.W_U @ np.stack([np.cos(angles), np.sin(angles)])).argmax(axis=0)
-    for token, colour in enumerate((SEED, "#e69f00", "#009e73")):
+    for token, color in enumerate((SEED, "#e69f00", "#009e73")):
         sector = angles[winners == token]
         turn = np.flatnonzero(np.diff(sector) > 0.1)
         for part in np.split(sector, turn + 1):
-            ax.fill([0, *3 * np.cos(part)], [0, *3 * np.sin(part)], color=colour, alpha=0.25, lw=0)
+            ax.fill([0, *3 * np.cos(part)], [0, *3 * np.sin(part)], color=color, alpha=0.25, lw=0)
         middle = np.angle(np.exp(1j * sector).mean())
         label = f"read as {published.NAMES[token]}"
         ax.text(1.7 * np.cos(middle), 1.7 * np.sin(middle), label, ha="center", va="center")

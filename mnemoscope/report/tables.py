@@ -25,7 +25,7 @@ COLUMNS = {  # of a ledger in the terminal, and how wide each may be
 
 
 def styled(verdict: Verdict) -> str:
-    """A verdict in its colour, in Rich's markup."""
+    """A verdict in its color, in Rich's markup."""
     return f"[{VERDICT_STYLE[verdict]}]{verdict}[/]"
 
 

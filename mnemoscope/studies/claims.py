@@ -157,7 +157,7 @@ class Plots(Strict):
 
 
 class Finding(Series, Measured):
-    """What is kept of a judgement: `by_seed` has every seed's outcome.
+    """What is kept of a judgment: `by_seed` has every seed's outcome.
 
     The ledger proper leaves it and the plots out.
     """

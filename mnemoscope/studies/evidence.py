@@ -157,7 +157,7 @@ def _not_finite(outcome: Outcome) -> str:
 
 
 def _undecided(runs: Mapping[str, Run], sentence: str) -> Finding:
-    """The finding of a judgement that settled nothing: the sentence says why."""
+    """The finding of a judgment that settled nothing: the sentence says why."""
     return Finding(
         verdict="undecided",
         value=None,

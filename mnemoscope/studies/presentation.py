@@ -19,7 +19,7 @@ class Panel(Strict):
     kind: Literal["seeds", "curves", "grid"] = "seeds"
     # names or patterns of what a judge read off each seed, followed through training, or laid out
     series: tuple[str, ...]
-    axis: str  # what is measured: for a grid, what its colour means
+    axis: str  # what is measured: for a grid, what its color means
     title: str = ""  # above the axis
     x: str = "step"  # what curves run along, or what the columns of a grid are
     y: str = ""  # what the rows of a grid are

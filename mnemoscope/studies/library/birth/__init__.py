@@ -35,7 +35,7 @@ STUDY = Study(
         ClaimTest(CLAIMS["B8"], (ALL, "stages/*"), order.together_or_in_stages),
         ClaimTest(CLAIMS["B9"], (GLOBAL,), data.global_first),
         ClaimTest(CLAIMS["B10"], (ALL, f"{RARE}*", RANDOM), data.kinds_of_triggers),
-        ClaimTest(CLAIMS["B11"], (ALL, BIGRAM), data.outputs_that_generalise),
+        ClaimTest(CLAIMS["B11"], (ALL, BIGRAM), data.outputs_that_generalize),
         ClaimTest(CLAIMS["B12"], (GLOBAL,), data.late_competition),
         ClaimTest(CLAIMS["B13"], (), written.written_by_three_steps),
     ),

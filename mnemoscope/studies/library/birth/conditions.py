@@ -127,7 +127,7 @@ def _with_memory(size: Size, task: Bigrams) -> Spec:
 
 
 def _general(task: Bigrams, layers: int) -> Spec:
-    """A general transformer: four heads, normalisation, feed-forward layers."""
+    """A general transformer: four heads, normalization, feed-forward layers."""
     return Spec(
         task=task,
         model=ModelConfig(d_model=128, n_heads=4, n_layers=layers, d_mlp=512, norm="pre"),

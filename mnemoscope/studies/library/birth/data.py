@@ -1,6 +1,6 @@
 """B9-B12: what the data decides.
 
-Which bigrams come first, which triggers are easy, which outputs generalise, what comes late.
+Which bigrams come first, which triggers are easy, which outputs generalize, what comes late.
 """
 
 from itertools import combinations
@@ -130,7 +130,7 @@ def crossed(task: Bigrams, model: Transformer, _: Any) -> dict[str, Array]:
     return accuracy
 
 
-def outputs_that_generalise(evidence: Evidence) -> Outcome:
+def outputs_that_generalize(evidence: Evidence) -> Outcome:
     """B11: accuracy on the other kind of outputs, trained on uniform minus on bigram ones.
 
     Reproduced if the 95% interval lies above 5 points, partly if above 0, else refuted.

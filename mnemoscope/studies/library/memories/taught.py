@@ -11,7 +11,7 @@ from mnemoscope.core.axes import Float
 from mnemoscope.studies.claims import Curve, Grid, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.memories.capacity import Memory, capacity, written_capacity
-from mnemoscope.studies.library.memories.optimised import Cell, errors_by_rate
+from mnemoscope.studies.library.memories.optimized import Cell, errors_by_rate
 from mnemoscope.studies.statistics import Interval, mean_interval, slope
 
 
@@ -217,7 +217,7 @@ class Stored(NamedTuple):
         return {d: errors[1] for d, errors in self.by_rate.items()}
 
 
-def _optimised() -> Stored:
+def _optimized() -> Stored:
     """Every cell that M7 compares."""
     by_rate = {d: errors_by_rate(Cell(d=d), (0.1, 1.0, 10.0)) for d in FIRST_ROW}
     small = {d: errors_by_rate(Cell(d=d, batch=16), (1.0,))[0] for d in FIRST_ROW}
@@ -259,7 +259,7 @@ def what_optimizers_store(evidence: Evidence) -> Outcome:
     Reproduced if all three gains have intervals above 0 and the first published row is met within
     25%, refuted if none has, else partly.
     """
-    stored = _optimised()
+    stored = _optimized()
     intervals = {name: mean_interval(gain) for name, gain in _gains(stored).items()}
     holds = [low > 0 for _, (low, _) in intervals.values()]
     row = stored.first_row

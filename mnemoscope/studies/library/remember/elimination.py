@@ -159,7 +159,7 @@ def below_chance(evidence: Evidence) -> Outcome:
     sentence = (
         "With a split of its own for each seed, held-out accuracy at steps 1-4 is "
         f"{_percents(by_step)}% (chance 20.0 25.0 33.3 50.0), below chance in "
-        f"{percent((by_seed < 0).mean())} of seeds: what the training mappings favour, the "
+        f"{percent((by_seed < 0).mean())} of seeds: what the training mappings favor, the "
         "held-out ones lack. A reader that knew the training mappings exactly would score "
         f"{_percents(closer['accuracy_training'])}%; {percent(nearer.mean())} of "
         "seeds are nearer to it than to the eliminator."

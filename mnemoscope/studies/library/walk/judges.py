@@ -92,7 +92,7 @@ def learns(evidence: Evidence) -> Outcome:
         f"{share:.0%} of seeds come below {REACHED}; median cross-entropy "
         f"{_nats(np.median(losses[ABC]))}, largest {_nats(losses[ABC].max())}. Other readings: "
         f"{others}. With a norm the median is {np.median(losses[POST]):.2g} (post) and "
-        f"{np.median(losses[PRE]):.2g} (pre): two dimensions normalised are nearly always one of "
+        f"{np.median(losses[PRE]):.2g} (pre): two dimensions normalized are nearly always one of "
         f"two values, for which 2 ln(2)/3 = {NORM_FLOOR:.2g} is the best."
     )
     return Outcome(verdict, share, interval, sentence, losses)
