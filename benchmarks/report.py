@@ -7,7 +7,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 BATCH = 128
 NAMES = {
-    "source": "the source's loop (PyTorch), one core",
+    "source": "the paper's loop (PyTorch), one core",
     "one": "Mnemoscope, one core, one seed",
     "one core, many": "Mnemoscope, one core, 32 seeds",
     "two cores, many": "Mnemoscope, two cores, 32 seeds",
@@ -40,7 +40,7 @@ def about(found: dict) -> str:
 
 
 def rivals(found: dict) -> list[str]:
-    """The table against the source's loop."""
+    """The table against the paper's loop."""
     lines = [
         "| who | samples/s | ratio | spread of the ratio | loss after 256,000 samples |",
         "|---|---|---|---|---|",
@@ -112,9 +112,9 @@ def accelerator(found: dict) -> list[str]:
         "| seeds | step | million samples/s |", "|---|---|---|",
         *(f"| {n:,} | {1e6 * seconds:,.0f} µs | {rates[n]:.1f} |" for n, seconds in points.items()), "",
         f"- With norm, 1,024 seeds: {found['norm']['1024'] / 1e6:.1f} million samples/s.",
-        f"- 1,000 seeds of the source's full budget (5 million samples each): {budget['seconds']:.0f} s, of which the first "
+        f"- 1,000 seeds of the paper's full budget (5 million samples each): {budget['seconds']:.0f} s, of which the first "
         f"{budget['first_stretch']:.0f} s are compilation and the first stretch; {budget['finished']:,} seeds finished.",
-        f"- The induction model of `birth` at the source's sizes (d=256, batch 512, 256 tokens), its text included: "
+        f"- The induction model of `birth` at the paper's sizes (d=256, batch 512, 256 tokens), its text included: "
         f"{1e3 * found['birth']['1']:.1f} ms a step; {1e3 * found['birth']['16']:.0f} ms for 16 seeds together.",
         f"- {evaluation(found, 'full')}",
         f"- Memory: {largest:,} seeds train in one block; the most in use in this run was {memory['peak_bytes_in_use'] / 1e9:.1f} "
@@ -203,11 +203,11 @@ def write() -> None:
     ]  # fmt: skip
     if "cpu" in found:
         lines += [
-            "## Against the source's loop", "", about(found["cpu"]), "",
+            "## Against the paper's loop", "", about(found["cpu"]), "",
             "The yardstick is `benchmarks/source_loop.py`, the study's training as people write it in PyTorch. Each measurement is",
             "a process of its own on the cores it may use; the rivals take turns. Medians of seven, ratios to the yardstick's.",
             "", *rivals(found["cpu"]), "", "## An induction model of long sequences", "",
-            "The simplified model of `birth` at the source's sizes: two layers, d=256, 256 tokens, batch 512. The yardstick is",
+            "The simplified model of `birth` at the paper's sizes: two layers, d=256, 256 tokens, batch 512. The yardstick is",
             "`benchmarks/birth_loop.py`. Medians of five, in turns.", "", *birth(found["cpu"]), "",
             "## Waiting", "", *waiting(found["cpu"]), "",
         ]  # fmt: skip

@@ -387,7 +387,7 @@ def answered_with(share: dict[int, float]):
     ],
 )
 def test_weights_written_by_hand_are_judged_by_width(share, expected, monkeypatch):
-    """B4, with answers planted; 256 is the source's width."""
+    """B4, with answers planted; 256 is the paper's width."""
     monkeypatch.setattr(written, "WIDTHS", tuple(share))
     monkeypatch.setattr(written, "_answered", answered_with(share))
     monkeypatch.setattr(written, "init", lambda *_, key: {})
@@ -403,7 +403,7 @@ def test_weights_written_by_hand_are_judged_by_width(share, expected, monkeypatc
 
 
 def test_weights_written_by_hand_answer(monkeypatch):
-    """B4 with real weights. The widths fall, so that answers get worse: partly, though the source's width does well."""
+    """B4 with real weights. The widths fall, so that answers get worse: partly, though the paper's width does well."""
     monkeypatch.setattr(written, "WIDTHS", (256, 16))
     evidence = evidence_of(
         conditions={ALL: Condition(build_conditions("quick")[ALL].spec, 2)}, scale="quick"
@@ -513,7 +513,7 @@ def test_quick_says_what_it_does_not_train():
         assert found.sentence.endswith("are trained at full scale only.")
 
 
-def test_conditions_have_enough_seeds_and_name_the_matrices_of_the_source():
+def test_conditions_have_enough_seeds_and_name_the_matrices_of_the_paper():
     for scale in SCALES:
         found = build_conditions(scale)
         assert all(each.seeds >= (16 if scale == "full" else 8) for each in found.values())

@@ -153,7 +153,7 @@ def test_a_narrower_model_in_wide_arrays_uses_nothing_beyond(d_mlp):
         np.testing.assert_array_equal(used, np.broadcast_to(np.arange(8) < 8 * 12 // 32, (4, 8)))
 
 
-def test_parameters_are_counted_as_the_source_does():
+def test_parameters_are_counted_as_the_paper_does():
     task = Facts(subjects=5, relations=7)
     config = recall_model(task, 16, 8)
     shapes = parameter_shapes(config, task.d_vocab, task.n_ctx, task.d_vocab_out)
@@ -349,7 +349,7 @@ def test_judges_of_trained_conditions_read_what_is_watched(way, zero, plateau, w
 # sweeps ---------------------------------------------------------------------------------------------------------------
 
 
-def test_trained_models_start_as_the_sources():
+def test_trained_models_start_as_the_papers():
     """Variances 1/d_h for queries, keys and values, 1/d for what reads the stream, 1/m for what leaves m hidden units."""
     shape = sweep.Shape(d=100, n_heads=8, d_head=25, d_mlp=200)
     begin = jax.jit(partial(sweep.start, shape, Facts(subjects=60, relations=60)))

@@ -447,7 +447,7 @@ def study_of(judge):
     return Study(
         name="planted",
         title="t",
-        source="s",
+        paper="s",
         conditions=lambda scale: {},
         tests=(ClaimTest(claim, (), judge),),
     )

@@ -183,7 +183,7 @@ def two_heads():
 
 
 def seeds_like(name, measured, counts):
-    """Evidence for one condition, read as the source is, whose seeds are such models: (row, how many) for each kind."""
+    """Evidence for one condition, read as the paper is, whose seeds are such models: (row, how many) for each kind."""
     rows = [row for row, many in counts for _ in range(many)]
     planted_rows = {(name, probe): rows_of(found, rows) for probe, found in measured.items()}
     return evidence_of(measured=planted_rows, conditions={name: build_conditions("full")[name]})
@@ -292,7 +292,7 @@ def test_the_eliminators_loss_is_exact(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(where, name, broken)
             assert judged("R1", evidence_of()).verdict == "refuted", name
-    # formula and counting agree with each other, but not with the source
+    # formula and counting agree with each other, but not with the paper
     monkeypatch.setattr(Permutation, "posterior", all_alike)
     monkeypatch.setattr(elimination, "eliminator_loss", math.log)
     outcome = judged("R1", evidence_of())

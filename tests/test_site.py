@@ -121,7 +121,7 @@ def test_every_series_of_every_claim_has_a_panel(study):
             shown = {name for panel in dots for name in panel.chosen(tuple(by_seed))}
             # who masters both skills, and who divides the work, is counted in the sentence; the figure shows the skills
             assert set(by_seed) - shown <= {"masters both", "divided"}, claim
-            assert all(set(panel.source) <= shown for panel in dots), claim
+            assert all(set(panel.published) <= shown for panel in dots), claim
 
 
 @needs_browser
@@ -200,8 +200,8 @@ def test_text_has_the_contrast_of_wcag_aa(sheet):
                 assert (bright + 0.05) / (dim + 0.05) >= 4.5, f"{name} on {ground}"
 
 
-def test_a_figure_shows_every_seed_and_the_source():
-    panel = Panel(series=("recall*",), axis="recall", limits=(0, 1), source={"recall": 0.25})
+def test_a_figure_shows_every_seed_and_the_paper():
+    panel = Panel(series=("recall*",), axis="recall", limits=(0, 1), published={"recall": 0.25})
     figure = seeds_figure(
         [panel], {"recall": [0.0, 0.5, 1.0], "recall more": [0.1] * 7, "other": [3.0]}
     )

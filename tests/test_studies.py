@@ -59,7 +59,7 @@ def claimed(name, needs, judge):
 
 
 PLANTED = Study(
-    name="planted", title="t", source="s",
+    name="planted", title="t", paper="s",
     conditions=lambda scale: {"good": Condition(SPEC, 8), "wild": Condition(WILD, 8)},
     tests=(
         claimed("P1", ("good",), eliminates), claimed("P2", ("good",), recalls), claimed("P3", ("wild",), any_answer),
@@ -261,7 +261,7 @@ def test_every_study_is_whole(scale):
     assert [test.claim.id for test in STUDIES["remember"].tests] == [f"R{i}" for i in range(1, 20)]
 
 
-def test_full_scale_has_the_source_budget_and_the_promised_seeds():
+def test_full_scale_has_the_paper_budget_and_the_promised_seeds():
     conditions = find_study("remember").conditions("full")
     for name, condition in conditions.items():
         assert 0.999 < condition.spec.steps * condition.spec.batch / 5_000_000 <= 1, name

@@ -47,7 +47,7 @@ def _claims_table(study: "Study", store: Path) -> "Table":
         "what is claimed",
         title=f"{study.name}: {study.title}",
         title_justify="left",
-        caption=f"source: {study.source}",
+        caption=f"paper: {study.paper}",
         caption_justify="left",
     )
     verdicts = {
@@ -85,7 +85,7 @@ def run(
 
     Args:
         study: The study's name, or "all".
-        scale: quick: minutes on a laptop. full: the source's own budget, for a GPU.
+        scale: quick: minutes on a laptop. full: the paper's own budget, for a GPU.
         seeds: Seeds for every condition, instead of the study's own numbers (fewer than 8 settle
             nothing).
         claims: Judge only these, separated by commas: R8,R13.

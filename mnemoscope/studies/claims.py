@@ -33,11 +33,11 @@ SeriesName = Annotated[str, AfterValidator(series_name)]  # ledgers of 0.1 have 
 
 
 class Claim(Strict):
-    """Something a source says, with the criterion that settles it, stated before the run."""
+    """Something a paper says, with the criterion that settles it, stated before the run."""
 
     id: str  # a letter for the study and a number
-    statement: str  # what the source says, in one sentence
-    source_figure: str  # the number or figure that the source gives, "-" if none
+    statement: str  # what the paper says, in one sentence
+    source_figure: str  # the number or figure that the paper gives, "-" if none
     criterion: str  # which measurement makes which verdict
 
 
@@ -206,7 +206,7 @@ class Entry(Measured, Claim):
             ("verdict", notebook.verdict(self.verdict)),
             ("measured", self.number()),
             ("in words", self.sentence),
-            ("the source", self.source_figure),
+            ("the paper", self.source_figure),
             ("criterion", self.criterion),
             ("seeds", self.seeds or "exact"),
         ]
@@ -236,7 +236,7 @@ class Ledger(Strict):
             )
             for entry in self.claims
         ]
-        head = ("", "claim", "verdict", "measured [95%]", "the source", "in words")
+        head = ("", "claim", "verdict", "measured [95%]", "the paper", "in words")
         title = f"{self.study} ({self.scale}), {self.hardware}, {self.finished}"
         return notebook.table(title, head, rows)
 
@@ -274,11 +274,11 @@ class ClaimTest:
 
 @dataclass(frozen=True)
 class Study:
-    """One source put to the test."""
+    """One paper put to the test."""
 
     name: str  # as the command line has it
     title: str  # a question
-    source: str  # the paper and its authors
+    paper: str  # its title and authors
     conditions: Callable[[Scale], dict[str, Condition]]  # what is trained at a scale, by name
     tests: tuple[ClaimTest, ...]  # one for each claim
     explore: tuple[str, ...] = ()  # conditions whose quick runs the site's explorer carries

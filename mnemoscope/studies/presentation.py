@@ -14,7 +14,7 @@ from mnemoscope.core.config import Strict
 
 
 class Panel(Strict):
-    """One axis of a claim's figure: which series it shows, and what the source printed for them."""
+    """One axis of a claim's figure: which series it shows, and what the paper printed for them."""
 
     kind: Literal["seeds", "curves", "grid"] = "seeds"
     # names or patterns of what a judge read off each seed, followed through training, or laid out
@@ -26,7 +26,7 @@ class Panel(Strict):
     log_x: bool = False  # whether what curves run along is on a logarithmic axis
     limits: tuple[float, float] | None = None  # of what is measured
     log: bool = False  # whether what is measured is on a logarithmic axis
-    source: dict[str, float] = Field(default_factory=dict)  # what the source printed, by series
+    published: dict[str, float] = Field(default_factory=dict)  # what the paper printed, by series
 
     def chosen(self, known: tuple[str, ...]) -> tuple[str, ...]:
         """The series it shows, out of those that there are, in their own order."""
@@ -44,7 +44,7 @@ class StudyPage(Strict):
     # the tokens of one sequence, each with what is asked there, if anything
     example: tuple[tuple[str, str], ...]
     setup: tuple[str, ...]  # how models are trained and read, a line each
-    beyond: tuple[str, ...]  # what goes beyond the source, a line each
+    beyond: tuple[str, ...]  # what goes beyond the paper, a line each
 
 
 def _read(study: str, file: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ CLAIMS = load_claims("birth")
 STUDY = Study(
     name="birth",
     title="How is an induction head born?",
-    source=(
+    paper=(
         "Birth of a Transformer: A Memory Viewpoint (Bietti, Cabannes, Bouchacourt, Jegou, Bottou)"
     ),
     conditions=build_conditions,

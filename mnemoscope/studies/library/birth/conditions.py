@@ -1,9 +1,9 @@
 """What the birth study trains, and what it is compared with.
 
-The simplified two-layer model learns bigram text with triggers. The source's sizes at `full`:
+The simplified two-layer model learns bigram text with triggers. The paper's sizes at `full`:
 d = 256, 256 tokens, batch 512, 1,000 steps of SGD (rate .03, momentum .9, decay 1e-4), loss on
 predictable positions. `global` has the loss on all tokens, a linear feed-forward memory in layer 1
-and the source's other width and rate (128, .2), for three times as long, because B12 is about what
+and the paper's other width and rate (128, .2), for three times as long, because B12 is about what
 comes late. `layers/1` and `layers/2` are general transformers.
 
 `quick` has 48 tokens, d = 128, batch 64 and 160 steps at rate .2. It was chosen by the loss and the

@@ -63,7 +63,7 @@ def written_by_hand(evidence: Evidence) -> Outcome:
     """B4: accuracy at predictable positions with weights written by hand, at every width.
 
     Reproduced if right in at least 95% at the largest width, and more often the wider the model;
-    partly if above 50% at the source's d = 256; else refuted.
+    partly if above 50% at the paper's d = 256; else refuted.
     """
     n_seeds = evidence.conditions[ALL].seeds
     n_sequences = 64 if evidence.scale == "full" else 16

@@ -12,7 +12,7 @@ CLAIMS = load_claims("facts")
 STUDY = Study(
     name="facts",
     title="How are facts recalled, and why does a model make them up?",
-    source=(
+    paper=(
         "Understanding Factual Recall in Transformers via Associative Memories "
         "(Nichani, Lee, Bietti)"
     ),

@@ -1,6 +1,6 @@
 """What `facts` trains with the one loop.
 
-Linear attention as the source has it, and softmax models with learned embeddings.
+Linear attention as the paper has it, and softmax models with learned embeddings.
 """
 
 from mnemoscope.models import ModelConfig
@@ -32,7 +32,7 @@ SOFTMAX = {"softmax/attention only": 0, "softmax/with MLP": 64}  # hidden units
 
 
 def _linear(scale: Scale) -> Spec:
-    """The source's training of linear attention, the same at both scales but for its looks."""
+    """The paper's training of linear attention, the same at both scales but for its looks."""
     return Spec(
         task=TASK,
         model=LINEAR,

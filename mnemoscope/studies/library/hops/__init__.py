@@ -9,7 +9,7 @@ CLAIMS = load_claims("hops")
 STUDY = Study(
     name="hops",
     title="Must a transformer be taught easy steps before hard ones?",
-    source=(
+    paper=(
         "Learning Compositional Functions with Transformers from Easy-to-Hard Data "
         "(Wang and others)"
     ),

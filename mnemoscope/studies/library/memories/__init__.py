@@ -11,7 +11,7 @@ CLAIMS = load_claims("memories")
 STUDY = Study(
     name="memories",
     title="What can weights store?",
-    source=(
+    paper=(
         "Scaling Laws for Associative Memories (Cabannes, Dohmatob, Bietti) "
         "and the slides on memory in transformers"
     ),

@@ -7,7 +7,7 @@ It is found by bisection, for many seeds at once.
 
 E and U lie on the sphere and are frozen. Training is full-batch Adam on the mean cross-entropy; a
 memory stores its N pairs when the accuracy reaches `level` at some step. That is what
-the sources count (the best accuracy on the way), so to stop there changes nothing but the time.
+the papers count (the best accuracy on the way), so to stop there changes nothing but the time.
 
 N is an argument and not a shape: arrays have room for `room` pairs, and those beyond N are asked
 nothing and answer nothing. So one compilation serves a whole bisection.
@@ -56,7 +56,7 @@ class Memory(Strict):
 
     @property
     def parameters(self) -> int:
-        """As the sources count them."""
+        """As the papers count them."""
         return self.d**2 if self.kind == "linear" else 2 * self.m * self.d
 
 

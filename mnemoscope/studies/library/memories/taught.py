@@ -18,7 +18,7 @@ from mnemoscope.studies.statistics import Interval, mean_interval, slope
 class Sizes(NamedTuple):
     """Which memories are filled at a scale.
 
-    The source has 5 seeds, and up to 32,768 steps for the two-layer memory.
+    The paper has 5 seeds, and up to 32,768 steps for the two-layer memory.
     """
 
     seeds: int
@@ -169,7 +169,7 @@ def capacity_grows(evidence: Evidence) -> Outcome:
     near = all(0.5 <= constants[kind].mean() / PUBLISHED[kind] <= 2 for kind in slopes)
     verdict = _capacity_verdict(straight, near)
     if evidence.scale == "quick" and verdict != "reproduced":
-        # small widths, and a two-layer memory trained for a small part of the source's steps
+        # small widths, and a two-layer memory trained for a small part of the paper's steps
         verdict = "undecided"
     constant = {kind: f"{each.mean():.2f}" for kind, each in constants.items()}
     main = "; ".join(

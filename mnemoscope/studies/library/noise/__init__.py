@@ -12,7 +12,7 @@ CLAIMS = load_claims("noise")
 STUDY = Study(
     name="noise",
     title="Which part of a model learns the noise?",
-    source="Distributional Associations vs In-Context Reasoning (Chen, Bruna, Bietti)",
+    paper="Distributional Associations vs In-Context Reasoning (Chen, Bruna, Bietti)",
     conditions=build_conditions,
     tests=(
         ClaimTest(CLAIMS["N1"], ("noisy",), judges.early_and_late),

@@ -1,6 +1,6 @@
 """What the noise study trains: two layers of one head with feed-forward layers.
 
-On text whose trigger noise often follows. The source's sizes at `full` (d = 256, 256 tokens, batch
+On text whose trigger noise often follows. The paper's sizes at `full` (d = 256, 256 tokens, batch
 512, SGD at .03), for 2,000 of its 5,000 steps and 8 seeds. `quick` has d = 64, 48 tokens, batch 64
 and 300 steps at rate .1, chosen on seeds that are not among the study's.
 """

@@ -122,7 +122,7 @@ def posterior_by_step(evidence: Evidence) -> Outcome:
         f"MAE {means}; Max-AE {largest}."
     )
     if short(evidence, PLAIN):
-        # the rate that falls to zero comes closer than the source's budget at a constant one
+        # the rate that falls to zero comes closer than the paper's budget at a constant one
         verdict = "undecided"
         sentence += " The verdict hangs on the schedule of the rate, which differs at this scale."
     by_seed = {"MAE": mae.mean(axis=1), "Max-AE": worst}

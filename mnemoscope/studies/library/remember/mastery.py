@@ -1,4 +1,4 @@
-"""What a condition's seeds master: report cards, both skills, and other readings of the source.
+"""What a condition's seeds master: report cards, both skills, and other readings of the paper.
 
 And what a short training may not settle.
 """
@@ -19,7 +19,7 @@ def percent(x: float | np.floating) -> str:
 
 
 def short(evidence: Evidence, name: str) -> bool:
-    """Whether a condition was trained on fewer samples than the source's models."""
+    """Whether a condition was trained on fewer samples than the paper's models."""
     spec = evidence.conditions[name].spec
     return spec.steps * spec.batch < 0.99 * SOURCE_SAMPLES
 
@@ -45,7 +45,7 @@ def masters(evidence: Evidence, name: str) -> np.ndarray:
 
 
 def readings(evidence: Evidence, name: str) -> list[str]:
-    """The conditions that read the source differently where it is silent (none at `quick`)."""
+    """The conditions that read the paper differently where it is silent (none at `quick`)."""
     return [other for other in evidence.conditions if other.startswith(f"{name}/")]
 
 
@@ -73,4 +73,4 @@ def over_readings(
     notes = ", ".join(
         f"{reading} {percent(value)} ({other})" for reading, (other, value) in outcomes.items()
     )
-    return verdict, f" Other readings of the source, {what}: {notes}." if notes else ""
+    return verdict, f" Other readings of the paper, {what}: {notes}." if notes else ""

@@ -1,6 +1,6 @@
 """The walk study: a model small enough to be followed number by number.
 
-And the arithmetic that the source prints about it.
+And the arithmetic that the paper prints about it.
 """
 
 from mnemoscope.studies.claims import ClaimTest, Study, load_claims
@@ -12,7 +12,7 @@ CLAIMS = load_claims("walk")
 STUDY = Study(
     name="walk",
     title="A transformer as linear algebra, number by number",
-    source="A walk through a two-dimensional transformer on the pattern ABC",
+    paper="A walk through a two-dimensional transformer on the pattern ABC",
     conditions=build_conditions,
     explore=(ABC,),
     tests=(

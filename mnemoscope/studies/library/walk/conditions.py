@@ -1,6 +1,6 @@
-"""What the walk study trains: the ABC model, and what the source leaves open about it.
+"""What the walk study trains: the ABC model, and what the paper leaves open about it.
 
-The source: the pattern ABC repeated, vocabulary 3, two dimensions, context 3, one layer with one
+The paper: the pattern ABC repeated, vocabulary 3, two dimensions, context 3, one layer with one
 head, biases in the packed QKV, learned positions, a read-out without bias; one seed. Feed-forward,
 norm and optimizer are not published. Our plain reading has neither feed-forward nor norm and takes
 Adam; the other readings add a feed-forward layer, or a norm after each sum, or before each part.

@@ -146,7 +146,7 @@ def sums(_: Evidence) -> Outcome:
 def directions(_: Evidence) -> Outcome:
     """W4: which token the published output matrix reads in each of three published directions.
 
-    Reproduced if all three are read as the source says, refuted if none is, partly in between.
+    Reproduced if all three are read as the paper says, refuted if none is, partly in between.
     """
     return _exact(
         published.readings(), "Of the three directions read with the published output matrix,"
