@@ -56,7 +56,7 @@ def tell(line: str) -> None:
 
 
 def rivals(norm: bool) -> dict:
-    """The source's loop and ours, in turns."""
+    """The paper's loop and ours, in turns."""
     found: dict[str, list[dict]] = {name: [] for name in RIVALS}
     for _ in range(REPEATS):
         for name, (function, cores, seeds) in RIVALS.items():

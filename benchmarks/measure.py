@@ -22,7 +22,7 @@ GROWTH_SEEDS = {"cpu": 2, "gpu": 1024}  # where something else than the seeds is
 
 
 def remember(d: int = 32, norm: str = "none", steps: int = 4 * LOSS_STEPS, snapshots: int = 1):
-    """The Spec that everything here trains: the study's model with two heads, at the source's batch."""
+    """The Spec that everything here trains: the study's model with two heads, at the paper's batch."""
     from mnemoscope import Adam, ModelConfig, Permutation, Spec
 
     model = ModelConfig(d_model=d, n_heads=2, d_mlp=2 * d, norm=norm)
@@ -38,7 +38,7 @@ def remember(d: int = 32, norm: str = "none", steps: int = 4 * LOSS_STEPS, snaps
 
 
 def source(norm: bool) -> dict:
-    """The source's loop in PyTorch: rate, and loss after LOSS_STEPS."""
+    """The paper's loop in PyTorch: rate, and loss after LOSS_STEPS."""
     from source_loop import train
 
     rate, losses = train(LOSS_STEPS, norm)
@@ -54,7 +54,7 @@ def ours(norm: bool, seeds: int) -> dict:
     run = fit(remember(norm="post" if norm else "none", steps=steps), range(seeds),
               progress=lambda done, _: times.append((done, time.perf_counter())))  # fmt: skip
     (first, began), (last, ended) = times[0], times[-1]
-    end = run.loss_steps <= LOSS_STEPS  # the last tenth of the compared samples, as for the source
+    end = run.loss_steps <= LOSS_STEPS  # the last tenth of the compared samples, as for the paper
     tenth = end & (run.loss_steps > 0.9 * LOSS_STEPS)
     return {
         "rate": seeds * (last - first) * BATCH / (ended - began),
@@ -62,7 +62,7 @@ def ours(norm: bool, seeds: int) -> dict:
     }
 
 
-# the induction model: width, length, batch, steps; at the source's sizes for time, small for the loss that both reach
+# the induction model: width, length, batch, steps; at the paper's sizes for time, small for the loss that both reach
 BIRTH = {"time": (256, 256, 512, 2), "loss": (64, 64, 64, 400)}
 
 
@@ -113,11 +113,11 @@ def birth_ours(size: str) -> dict:
 def birth_steps() -> dict:
     """Seconds a step of the full-scale induction model, its text included, by the number of seeds trained together."""
     from mnemoscope import fit
-    from mnemoscope.studies.library.birth.conditions import ALL, settings
+    from mnemoscope.studies.library.birth.conditions import ALL, build_conditions
 
     found = {}
     for seeds, steps in ((1, 600), (16, 100)):
-        spec = settings("full")[ALL].spec.model_copy(
+        spec = build_conditions("full")[ALL].spec.model_copy(
             update={"steps": steps, "metrics": None, "n_evals": 0, "snapshots": 1}
         )
         times: list[tuple[int, float]] = []
@@ -241,14 +241,14 @@ print(first[0])
 
 
 def evaluation(scale: str, seeds: int = 64) -> dict:
-    """Training of the study's setting with two heads, against every probe on it; compilation counts for both."""
+    """Training of the study's condition with two heads, against every probe on it; compilation counts for both."""
     from mnemoscope import fit
     from mnemoscope.probes.ablation import forced_patterns, knock_outs
     from mnemoscope.probes.attention import mean_pattern
     from mnemoscope.probes.skills import over_seeds, report_card
-    from mnemoscope.studies.library.remember.conditions import TWO, settings
+    from mnemoscope.studies.library.remember.conditions import TWO, build_conditions
 
-    spec = settings(scale)[TWO].spec
+    spec = build_conditions(scale)[TWO].spec
     began = time.perf_counter()
     run = fit(spec, range(seeds))
     trained = time.perf_counter() - began
@@ -271,14 +271,14 @@ def evaluation(scale: str, seeds: int = 64) -> dict:
 
 
 def budget(seeds: int = 1000) -> dict:
-    """The source's whole budget, 5 million samples for each seed, from an empty cache to finished runs."""
+    """The paper's whole budget, 5 million samples for each seed, from an empty cache to finished runs."""
     from mnemoscope import fit
-    from mnemoscope.studies.library.remember.conditions import TWO, settings
+    from mnemoscope.studies.library.remember.conditions import TWO, build_conditions
 
     times: list[float] = []
     began = time.perf_counter()
     run = fit(
-        settings("full")[TWO].spec,
+        build_conditions("full")[TWO].spec,
         range(seeds),
         progress=lambda *_: times.append(time.perf_counter() - began),
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 BATCH = 128
 NAMES = {
-    "source": "the source's loop (PyTorch), one core",
+    "source": "the paper's loop (PyTorch), one core",
     "one": "Mnemoscope, one core, one seed",
     "one core, many": "Mnemoscope, one core, 32 seeds",
     "two cores, many": "Mnemoscope, two cores, 32 seeds",
@@ -18,7 +18,7 @@ AXES = {
     "length": "sequence length",
     "vocabulary": "tokens in the vocabulary",
 }
-COLOURS = {"cpu": "#0072b2", "gpu": "#d55e00"}  # told apart by colour-blind readers too
+COLORS = {"cpu": "#0072b2", "gpu": "#d55e00"}  # told apart by color-blind readers too
 
 
 def median(results: list[dict]) -> float:
@@ -40,7 +40,7 @@ def about(found: dict) -> str:
 
 
 def rivals(found: dict) -> list[str]:
-    """The table against the source's loop."""
+    """The table against the paper's loop."""
     lines = [
         "| who | samples/s | ratio | spread of the ratio | loss after 256,000 samples |",
         "|---|---|---|---|---|",
@@ -98,7 +98,7 @@ def evaluation(found: dict, scale: str) -> str:
     """Training against all probes on it."""
     probes = {name: seconds for name, seconds in found["evaluation"].items() if name != "train"}
     parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in probes.items())
-    return (f"64 seeds of the two-head setting at `{scale}`: training {found['evaluation']['train']:.1f} s, all probes on every "
+    return (f"64 seeds of the two-head condition at `{scale}`: training {found['evaluation']['train']:.1f} s, all probes on every "
             f"held-out sequence {sum(probes.values()):.1f} s ({parts}), compilation included.")  # fmt: skip
 
 
@@ -112,9 +112,9 @@ def accelerator(found: dict) -> list[str]:
         "| seeds | step | million samples/s |", "|---|---|---|",
         *(f"| {n:,} | {1e6 * seconds:,.0f} µs | {rates[n]:.1f} |" for n, seconds in points.items()), "",
         f"- With norm, 1,024 seeds: {found['norm']['1024'] / 1e6:.1f} million samples/s.",
-        f"- 1,000 seeds of the source's full budget (5 million samples each): {budget['seconds']:.0f} s, of which the first "
+        f"- 1,000 seeds of the paper's full budget (5 million samples each): {budget['seconds']:.0f} s, of which the first "
         f"{budget['first_stretch']:.0f} s are compilation and the first stretch; {budget['finished']:,} seeds finished.",
-        f"- The induction model of `birth` at the source's sizes (d=256, batch 512, 256 tokens), its text included: "
+        f"- The induction model of `birth` at the paper's sizes (d=256, batch 512, 256 tokens), its text included: "
         f"{1e3 * found['birth']['1']:.1f} ms a step; {1e3 * found['birth']['16']:.0f} ms for 16 seeds together.",
         f"- {evaluation(found, 'full')}",
         f"- Memory: {largest:,} seeds train in one block; the most in use in this run was {memory['peak_bytes_in_use'] / 1e9:.1f} "
@@ -142,8 +142,8 @@ def picture(all_found: dict[str, dict]) -> None:
             x, y = zip(*found["growth"][axis], strict=True)
             y = [1e6 * seconds for seconds in y]
             label = {"cpu": "2 CPU cores", "gpu": "one H200"}[kind]
-            panel.loglog(x, y, "o-", color=COLOURS[kind], label=label, markersize=4)
-            panel.loglog(x, [y[-1] * n / x[-1] for n in x], ":", color=COLOURS[kind], linewidth=1)
+            panel.loglog(x, y, "o-", color=COLORS[kind], label=label, markersize=4)
+            panel.loglog(x, [y[-1] * n / x[-1] for n in x], ":", color=COLORS[kind], linewidth=1)
             if axis == "seeds":
                 n, _ = saturation(found["growth"][axis])
                 at = dict(found["growth"][axis])[n] * 1e6
@@ -156,7 +156,7 @@ def picture(all_found: dict[str, dict]) -> None:
                     f"busy from {n}",
                     (n, at),
                     textcoords="offset points",
-                    color=COLOURS[kind],
+                    color=COLORS[kind],
                     **side,
                 )
         panel.set_xlabel(name)
@@ -203,11 +203,11 @@ def write() -> None:
     ]  # fmt: skip
     if "cpu" in found:
         lines += [
-            "## Against the source's loop", "", about(found["cpu"]), "",
+            "## Against the paper's loop", "", about(found["cpu"]), "",
             "The yardstick is `benchmarks/source_loop.py`, the study's training as people write it in PyTorch. Each measurement is",
             "a process of its own on the cores it may use; the rivals take turns. Medians of seven, ratios to the yardstick's.",
             "", *rivals(found["cpu"]), "", "## An induction model of long sequences", "",
-            "The simplified model of `birth` at the source's sizes: two layers, d=256, 256 tokens, batch 512. The yardstick is",
+            "The simplified model of `birth` at the paper's sizes: two layers, d=256, 256 tokens, batch 512. The yardstick is",
             "`benchmarks/birth_loop.py`. Medians of five, in turns.", "", *birth(found["cpu"]), "",
             "## Waiting", "", *waiting(found["cpu"]), "",
         ]  # fmt: skip

@@ -1,7 +1,7 @@
 """The yardstick: the permutation study's training as people write it, in PyTorch.
 
 A `Dataset` that draws one example at a time in Python, a `DataLoader`, `nn.TransformerEncoderLayer` with a causal mask, and
-Adam, for the model with d=32 and two heads at batch 128. The source's loop is not published line by line; this is the plain
+Adam, for the model with d=32 and two heads at batch 128. The paper's loop is not published line by line; this is the plain
 way to write what it describes. `norm=False` takes the two norms out of the layer.
 """
 

@@ -42,7 +42,7 @@ def main() -> None:
         )
         if size in SOURCE:
             axes.plot([x - 0.36, x + 0.36], [SOURCE[size]] * 2, color="#D55E00", lw=2.5, zorder=3)
-    axes.plot([], [], color="#D55E00", lw=2.5, label="the source's figure")
+    axes.plot([], [], color="#D55E00", lw=2.5, label="the paper's figure")
     axes.scatter([], [], s=14, color="#0072B2", label="one seed of ours")
     labels = [
         s.replace("d", "d=").replace("h1", "\none head").replace("h2", "\ntwo heads") for s in SIZES

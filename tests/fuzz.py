@@ -1,9 +1,9 @@
 """Knock on every door with mutated input: each is let in and right, or sent away in one line.
 
     python tests/fuzz.py --inputs 10000                    the long version; `make test` has a short one
-    python tests/fuzz.py --door index --input "(...)"      one input again, as an offence was printed
+    python tests/fuzz.py --door index --input "(...)"      one input again, as an offense was printed
 
-An offence is a traceback, a refusal of more than one line, a wrong value let in, an input that takes half a minute, markup from a
+An offense is a traceback, a refusal of more than one line, a wrong value let in, an input that takes half a minute, markup from a
 file in a page, pickle or another program at work, and any file read or written outside the store and the folder of the output.
 Hypothesis draws the inputs; each is a Python literal, so that what was printed can be played again.
 """
@@ -48,11 +48,11 @@ from mnemoscope.report.figures import claim_figures
 from mnemoscope.store import RunRow, Store
 from mnemoscope.store.checksums import seal_of
 from mnemoscope.store.schema import put_sealed
-from mnemoscope.studies.about import Panel
 from mnemoscope.studies.claims import Finding, Plots
 from mnemoscope.studies.discover import STUDIES, on_corpus
-from mnemoscope.studies.library.memories.optimised import Cell
+from mnemoscope.studies.library.memories.optimized import Cell
 from mnemoscope.studies.library.walk.chosen import tokens_of
+from mnemoscope.studies.presentation import Panel
 from mnemoscope.tasks import Bigrams, Corpus, Cycle, Facts, Hops, Permutation, read_corpus
 from mnemoscope.training.optimizers import SGD, Adam
 from mnemoscope.training.spec import Spec
@@ -191,14 +191,14 @@ def mangled(data: bytes, changes: list[tuple[str, int, Any]]) -> bytes:
     return data
 
 
-class Offence(Exception):  # noqa: N818 - it is the word for it here
+class Offense(Exception):  # noqa: N818 - it is the word for it here
     """Something that must not be, other than an exception of the product's own."""
 
 
 def must(holds: bool, what: str) -> None:
     """Say what is wrong."""
     if not holds:
-        raise Offence(what)
+        raise Offense(what)
 
 
 class Watch:
@@ -353,7 +353,7 @@ def configurations() -> dict[str, tuple[type[Strict], Any]]:
 
 @cache
 def papers() -> dict[str, Any]:
-    """Two studies' ledgers with evidence and pictures, cut short: curves and attention maps, and grids."""
+    """Two studies' ledgers with evidence and plots, cut short: curves and attention maps, and grids."""
     found: dict[str, Any] = {}
     for study in ("birth", "memories"):
         for part in ("", ".evidence", ".pictures"):
@@ -759,7 +759,7 @@ def index_door(given: Any, room: Path) -> bool:
 
 
 def ledger_door(given: tuple[str, str], room: Path) -> bool:
-    """A ledger, its evidence or its pictures with other values: shown, drawn, and made into pages without markup of theirs."""
+    """A ledger, its evidence or its plots with other values: shown, drawn, and made into pages without markup of theirs."""
     name, text = given[0], written(given[1])
     folder = lay_out(room, "store")
     (folder / "ledger/quick" / name).write_bytes(text.encode(errors="surrogatepass"))
@@ -801,7 +801,7 @@ WORDS = (
     *GOOD.split(), SPEC.digest(), SPEC.digest()[:4], "1 2", "\udcff", "@ROOM/\udcff.svg", "[/x]", "@ROOM/[/x]", "@ROOM/no/x.html",
 )  # fmt: skip
 NAMES = """
-scale seeds claims corpus model store json delete prompt run seed snapshot format out digits setting no-open d lr batch
+scale seeds claims corpus model store json delete prompt run seed snapshot format out digits condition no-open d lr batch
 samples optimizer norm learned trace open x repair
 """
 OPTIONS = [f"--{name}" for name in NAMES.split()]
@@ -977,7 +977,7 @@ def calm() -> Iterator[None]:
         for name, instead in {
             "execution.local.fit": trains, "execution.local.programs": MagicMock(), "training.profile.profile": trains,
             "studies.evidence.Evidence.finding": judged, "studies.evidence.Evidence.run": MagicMock(),
-            "studies.library.memories.optimised.errors": lambda cell, seeds: np.zeros(len(seeds)),
+            "studies.library.memories.optimized.errors": lambda cell, seeds: np.zeros(len(seeds)),
             "execution.local.use_all_devices": MagicMock(), "studies.library.walk.chosen.use_all_devices": MagicMock(),
             "report.results.published": lambda: Path(empty), "cli.visualize.open_in_browser": MagicMock(),
         }.items():  # fmt: skip
@@ -991,7 +991,7 @@ def _late(*_: Any) -> None:
 
 
 def knock(name: str, given: Any) -> tuple[str, str]:
-    """One input at one door: accepted, refused or offence, and what was wrong."""
+    """One input at one door: accepted, refused or offense, and what was wrong."""
     with TemporaryDirectory() as folder:
         room, outside = Path(folder).resolve() / "room", Path(folder).resolve() / "outside"
         room.mkdir()
@@ -1007,8 +1007,8 @@ def knock(name: str, given: Any) -> tuple[str, str]:
             verdict, why = "refused", str(error)
             try:
                 one_line(error)
-            except Offence as offence:
-                verdict, why = "offence", str(offence)
+            except Offense as offense:
+                verdict, why = "offense", str(offense)
         except Exception as error:
             if (
                 type(error).__name__ == "TypeCheckError"
@@ -1019,7 +1019,7 @@ def knock(name: str, given: Any) -> tuple[str, str]:
                 for f in traceback.extract_tb(error.__traceback__)
             ]
             verdict, why = (
-                "offence",
+                "offense",
                 f"{type(error).__name__}: {str(error)[:200]} at {' '.join(frames[-6:])}",
             )
         finally:
@@ -1031,7 +1031,7 @@ def knock(name: str, given: Any) -> tuple[str, str]:
             outside / "canary"
         ).read_text() == "sings"
         touched = [*WATCH.seen, *([] if sings else ["the canary is gone"])]
-        return ("offence", f"outside: {touched[:3]}") if touched else (verdict, why)
+        return ("offense", f"outside: {touched[:3]}") if touched else (verdict, why)
 
 
 class Tally(NamedTuple):
@@ -1040,7 +1040,7 @@ class Tally(NamedTuple):
     tried: int
     accepted: int
     refused: int
-    offences: list[tuple[str, str]]
+    offenses: list[tuple[str, str]]
 
 
 def fuzz(name: str, inputs: int, seed: int | None = None) -> Tally:
@@ -1050,7 +1050,7 @@ def fuzz(name: str, inputs: int, seed: int | None = None) -> Tally:
         _models(),
         claim_figures("R1", (), {}, Plots()),
     )  # what makes files of its own, once, makes them now
-    counts, offences = {"accepted": 0, "refused": 0, "offence": 0}, []
+    counts, offenses = {"accepted": 0, "refused": 0, "offense": 0}, []
 
     @settings(max_examples=inputs, deadline=None, database=None, derandomize=seed is None, phases=[Phase.generate],
               suppress_health_check=list(HealthCheck))  # fmt: skip
@@ -1058,8 +1058,8 @@ def fuzz(name: str, inputs: int, seed: int | None = None) -> Tally:
     def each(given: Any) -> None:
         verdict, why = knock(name, given)
         counts[verdict] += 1
-        if verdict == "offence":
-            offences.append((why, repr(given)))
+        if verdict == "offense":
+            offenses.append((why, repr(given)))
 
     if seed is not None:
         from hypothesis import seed as seeded
@@ -1067,7 +1067,7 @@ def fuzz(name: str, inputs: int, seed: int | None = None) -> Tally:
         each = seeded(seed)(each)
     with calm():
         each()
-    return Tally(sum(counts.values()), counts["accepted"], counts["refused"], offences)
+    return Tally(sum(counts.values()), counts["accepted"], counts["refused"], offenses)
 
 
 def main() -> int:
@@ -1077,7 +1077,7 @@ def main() -> int:
     parser.add_argument("--door", choices=DOORS)
     parser.add_argument("--input", help="one input again, as it was printed")
     parser.add_argument("--seed", type=int, help="other inputs than those of every time")
-    parser.add_argument("--show", type=int, default=10, help="offences shown for each door")
+    parser.add_argument("--show", type=int, default=10, help="offenses shown for each door")
     args = parser.parse_args()
     resource.setrlimit(
         resource.RLIMIT_AS, (40 << 30, 40 << 30)
@@ -1092,12 +1092,12 @@ def main() -> int:
             began = time.monotonic()
             share = args.inputs if args.door else -(-args.inputs * door.share // total)
             tally = fuzz(name, share, args.seed)
-            bad += len(tally.offences)
+            bad += len(tally.offenses)
             took = time.monotonic() - began
             print(f"{name:9} {tally.tried:6,} tried {tally.accepted:6,} accepted {tally.refused:6,} refused "
-                  f"{len(tally.offences):4} offences {took:6.0f} s", flush=True)  # fmt: skip
+                  f"{len(tally.offenses):4} offenses {took:6.0f} s", flush=True)  # fmt: skip
             kinds: dict[str, tuple[str, str]] = {}
-            for why, given_ in sorted(tally.offences, key=lambda pair: len(pair[1])):
+            for why, given_ in sorted(tally.offenses, key=lambda pair: len(pair[1])):
                 kinds.setdefault(why[:50] + why[-40:], (why, given_))
             for why, given_ in list(kinds.values())[: args.show]:
                 print(f"    {why}\n      --door {name} --input {given_[:3000]!r}", flush=True)

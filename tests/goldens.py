@@ -111,13 +111,13 @@ def specs() -> dict[str, Any]:
     """Every study's Specs with their digests, and every field's default."""
     found = {
         f"{study.name}/{scale}/{name}": {
-            "seeds": setting.seeds,
-            "digest": setting.spec.digest(),
-            "spec": setting.spec.canonical_json(),
+            "seeds": condition.seeds,
+            "digest": condition.spec.digest(),
+            "spec": condition.spec.canonical_json(),
         }
         for study in STUDIES.values()
         for scale in ("quick", "full")
-        for name, setting in study.settings(scale).items()
+        for name, condition in study.conditions(scale).items()
     }
     defaults = {
         cls.__name__: {

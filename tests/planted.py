@@ -91,23 +91,23 @@ def untrained(spec: Spec, seed: int = 0) -> dict[str, Any]:
 
 Measured = Mapping[
     tuple[str, Callable[..., Any]], Any
-]  # what a probe read in every seed of a setting
+]  # what a probe read in every seed of a condition
 
 
 class PlantedEvidence(Evidence):
-    """Evidence over planted runs; what `measured` has of a setting and a probe is not measured again."""
+    """Evidence over planted runs; what `measured` has of a condition and a probe is not measured again."""
 
     def __init__(
         self,
         scale: Any,
-        settings: Mapping[str, Condition],
+        conditions: Mapping[str, Condition],
         runs: Mapping[str, Run],
         measured: Measured,
     ):
         def load_or_train(name: str) -> Run:
             return runs[name] if name in runs else pytest.fail(f"{name} would have been trained")
 
-        super().__init__(scale, settings, load_or_train)
+        super().__init__(scale, conditions, load_or_train)
         self.planted = dict(measured)
 
     def measure(self, name: str, probe: Callable[..., Any]) -> Any:
@@ -122,13 +122,13 @@ def evidence_of(
     scale: str = "full",
     *,
     measured: Measured | None = None,
-    settings: Mapping[str, Condition] | None = None,
+    conditions: Mapping[str, Condition] | None = None,
 ) -> PlantedEvidence:
-    """Evidence over planted runs and measurements; its settings are those of the runs unless others are given."""
+    """Evidence over planted runs and measurements; its conditions are those of the runs unless others are given."""
     runs = runs or {}
-    if settings is None:
-        settings = {name: Condition(run.spec, len(run.seeds)) for name, run in runs.items()}
-    return PlantedEvidence(scale, settings, runs, measured or {})
+    if conditions is None:
+        conditions = {name: Condition(run.spec, len(run.seeds)) for name, run in runs.items()}
+    return PlantedEvidence(scale, conditions, runs, measured or {})
 
 
 def rows_of(measured: Any, rows: Iterable[int]) -> Any:

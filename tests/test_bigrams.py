@@ -22,7 +22,7 @@ def drawn(task, number=2000, seed=0):
     return [np.asarray(x) for x in jax.jit(jax.vmap(lambda key: task.draw(key=key)))(keys)]
 
 
-def test_the_corpus_is_the_one_the_source_used():
+def test_the_corpus_is_the_one_the_paper_used():
     corpus = tiny_shakespeare()
     assert len(corpus.characters) == 65
     assert sum(count for *_, count in corpus.counts) == 1_115_394 - 1

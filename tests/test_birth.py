@@ -31,7 +31,7 @@ from mnemoscope.studies.library.birth.conditions import (
     RARE,
     SHORT,
     TWO,
-    settings,
+    build_conditions,
 )
 from mnemoscope.studies.library.birth.curves import MEMORIES
 from mnemoscope.studies.library.birth.order import SHOWN
@@ -54,7 +54,7 @@ STEPS = 100
 
 
 def tiny(spec: Spec) -> Spec:
-    """The same setting, small enough for a test."""
+    """The same condition, small enough for a test."""
     small = {"d_model": 8, "d_mlp": 8 if spec.model.d_mlp else 0}
     update = {
         "model": spec.model.model_copy(update=small),
@@ -80,10 +80,10 @@ def ramp(at: float, low: float = 0.0, high: float = 1.0) -> np.ndarray:
 
 
 def shown(curves: dict[str, dict[str, np.ndarray]]) -> Evidence:
-    """Evidence whose models were never trained: each seed shows the given curves, by setting."""
+    """Evidence whose models were never trained: each seed shows the given curves, by condition."""
     runs = {}
     for name, series in curves.items():
-        spec = settings("full")[name].spec
+        spec = build_conditions("full")[name].spec
         release = tuple((n, 30) for n, _ in spec.unfreeze_at)
         runs[name] = planted(
             spec.model_copy(update={"steps": STEPS, "n_evals": STEPS, "unfreeze_at": release}),
@@ -104,7 +104,7 @@ def memories(output, second, first, late=500.0):
     """Recalls with a chance of 1/65, 1/5 and 1/256 that get half formed at the given steps."""
     return {
         "output memory": ramp(output, 1 / 65), "second keys": ramp(second, 1 / 5), "first keys, early": ramp(first, 1 / 256),
-        "first keys, late": ramp(late, 1 / 256), "right": ramp(60, 0.02),
+        "first keys, late": ramp(late, 1 / 256), "accuracy": ramp(60, 0.02),
     }  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def test_what_freezing_shows():
     assert verdict("B6", good) == "reproduced"
     assert verdict("B6", good | {NO_OUTPUT: memories(50, 10, 70)}) == "partly"
     assert (
-        verdict("B6", good | {ONLY_OUTPUT: memories(10, never, never) | {"right": ramp(10)}})
+        verdict("B6", good | {ONLY_OUTPUT: memories(10, never, never) | {"accuracy": ramp(10)}})
         == "partly"
     )
     bad = {
@@ -166,11 +166,11 @@ def test_early_positions(late, expected):
 )
 def test_stages(stages, expected):
     curves = {
-        name: {"right": ramp(at)}
+        name: {"accuracy": ramp(at)}
         for name, at in zip((ALL, SHORT, LONG), (50, *stages), strict=True)
     }
     assert verdict("B8", curves) == expected
-    assert verdict("B8", curves | {ALL: {"right": ramp(500)}}) == "undecided"
+    assert verdict("B8", curves | {ALL: {"accuracy": ramp(500)}}) == "undecided"
 
 
 @pytest.mark.parametrize(("times", "expected"), [((20, 60), "reproduced"), ((60, 20), "refuted")])
@@ -190,7 +190,7 @@ def test_global_and_in_context(times, expected):
 )
 def test_kinds_of_triggers(times, expected):
     curves = {
-        name: {"right": ramp(at)} for name, at in zip((ALL, RARE, RANDOM), times, strict=True)
+        name: {"accuracy": ramp(at)} for name, at in zip((ALL, RARE, RANDOM), times, strict=True)
     }
     assert verdict("B10", curves) == expected
 
@@ -213,7 +213,7 @@ WRITTEN, DRAWN, SILENT = 0, 1, 2  # rows of what was measured
 
 
 def short(spec: Spec, d: int, length: int) -> Spec:
-    """The same setting with narrower models and shorter sequences, looked at before and after training."""
+    """The same condition with narrower models and shorter sequences, looked at before and after training."""
     model = spec.model.model_copy(update={"d_model": d, "d_mlp": d if spec.model.d_mlp else 0})
     task = spec.task.model_copy(update={"length": length})
     return spec.model_copy(update={"model": model, "task": task, "n_evals": 1})
@@ -222,7 +222,7 @@ def short(spec: Spec, d: int, length: int) -> Spec:
 @cache
 def induction_run(name: str) -> Run:
     """Three seeds: an induction head written by hand, for any token where triggers are random; one as drawn; a silent one."""
-    spec = short(settings("full")[name].spec, 128, 24)
+    spec = short(build_conditions("full")[name].spec, 128, 24)
     start = untrained(spec)
     triggers = spec.task.fixed_triggers if spec.task.triggers == "fixed" else None
     models = [induction_weights(spec.model, start, triggers), start, silent(spec)]
@@ -231,7 +231,7 @@ def induction_run(name: str) -> Run:
 
 @pytest.fixture(scope="module")
 def induction():
-    """What attention and answers of such models are, by setting and probe."""
+    """What attention and answers of such models are, by condition and probe."""
     wanted = {ALL: (heads.attention, data.crossed), RANDOM: (heads.attention,)}
     found = {}
     for name, probes in wanted.items():
@@ -241,10 +241,10 @@ def induction():
 
 
 def seeds_like(rows: dict[str, list[int]], found: dict, scale: str = "full") -> Evidence:
-    """Evidence with such models as seeds, by setting."""
+    """Evidence with such models as seeds, by condition."""
     runs, measured = {}, {}
     for name, chosen in rows.items():
-        spec = short(settings("full")[name].spec, 128, 24)
+        spec = short(build_conditions("full")[name].spec, 128, 24)
         models = rows_of(induction_run(name).models().params, chosen)
         curves = {series: [0.0, 1.0] for series in ("previous", "induction", "to answer")}
         each = [{key: value[i] for key, value in models.items()} for i in range(len(chosen))]
@@ -256,14 +256,14 @@ def seeds_like(rows: dict[str, list[int]], found: dict, scale: str = "full") -> 
 @pytest.mark.parametrize(
     ("written", "expected"), [(10, "reproduced"), (9, "reproduced"), (8, "partly"), (1, "refuted")]
 )
-def test_a_previous_token_head_and_an_induction_head_are_recognised(written, expected, induction):
+def test_a_previous_token_head_and_an_induction_head_are_recognized(written, expected, induction):
     rest = SEEDS - written
     outcome = judged("B2", seeds_like({ALL: [WRITTEN] * written + [DRAWN] * rest}, induction))
     assert outcome.verdict == expected
     for layer in (0, 1):
-        rows = np.array(outcome.pictures.maps[f"layer {layer}"].weights)
+        rows = np.array(outcome.plots.maps[f"layer {layer}"].weights)
         np.testing.assert_allclose(rows.sum(axis=1), 1, atol=0.01)  # as rounded for the page
-    first = np.array(outcome.pictures.maps["layer 0"].weights)
+    first = np.array(outcome.plots.maps["layer 0"].weights)
     np.testing.assert_allclose(np.diagonal(first, -1), 1, atol=0.05)
 
 
@@ -294,7 +294,7 @@ def test_answering_to_any_token(written, full, quick, induction):
     )
 
 
-def test_outputs_that_generalise_in_written_and_silent_models(induction):
+def test_outputs_that_generalize_in_written_and_silent_models(induction):
     """B11."""
     found = {(name, data.crossed): induction[ALL, data.crossed] for name in (ALL, BIGRAM)}
     for right in induction[ALL, data.crossed].values():
@@ -317,7 +317,7 @@ def test_outputs_that_generalise_in_written_and_silent_models(induction):
         ((1.0, 0.80), (0.90, 0.1), "refuted"),
     ],
 )
-def test_outputs_that_generalise(trained_uniform, trained_bigram, expected):
+def test_outputs_that_generalize(trained_uniform, trained_bigram, expected):
     def answered(uniform, bigram):
         return {"uniform": np.full(SEEDS, uniform), "bigram": np.full(SEEDS, bigram)}
 
@@ -325,7 +325,7 @@ def test_outputs_that_generalise(trained_uniform, trained_bigram, expected):
         (ALL, data.crossed): answered(*trained_uniform),
         (BIGRAM, data.crossed): answered(*trained_bigram),
     }
-    outcome = judged("B11", evidence_of(measured=measured, settings=settings("full")))
+    outcome = judged("B11", evidence_of(measured=measured, conditions=build_conditions("full")))
     assert outcome.verdict == expected
     assert outcome.value == pytest.approx(trained_uniform[1] - trained_bigram[0])
 
@@ -349,14 +349,16 @@ def test_outputs_that_generalise(trained_uniform, trained_bigram, expected):
 )
 def test_one_or_two_layers(one, two, expected):
     """B1."""
-    settings_ = {
-        name: Condition(short(settings("full")[name].spec, 8, 12), SEEDS) for name in (ONE, TWO)
+    conditions = {
+        name: Condition(short(build_conditions("full")[name].spec, 8, 12), SEEDS)
+        for name in (ONE, TWO)
     }
     runs = {
-        name: planted(each.spec, metrics={"right": [0.0, 1.0]}) for name, each in settings_.items()
+        name: planted(each.spec, metrics={"accuracy": [0.0, 1.0]})
+        for name, each in conditions.items()
     }
     measured = {
-        (name, answers): {"right": np.array(right)} for name, right in ((ONE, one), (TWO, two))
+        (name, answers): {"accuracy": np.array(right)} for name, right in ((ONE, one), (TWO, two))
     }
     outcome = judged("B1", evidence_of(runs, measured=measured))
     assert outcome.verdict == expected
@@ -385,23 +387,27 @@ def answered_with(share: dict[int, float]):
     ],
 )
 def test_weights_written_by_hand_are_judged_by_width(share, expected, monkeypatch):
-    """B4, with answers planted; 256 is the source's width."""
+    """B4, with answers planted; 256 is the paper's width."""
     monkeypatch.setattr(written, "WIDTHS", tuple(share))
     monkeypatch.setattr(written, "_answered", answered_with(share))
     monkeypatch.setattr(written, "init", lambda *_, key: {})
     monkeypatch.setattr(
         written, "induction_weights", lambda config, params, triggers: {"W": jnp.zeros(1)}
     )
-    evidence = evidence_of(settings={ALL: Condition(settings("quick")[ALL].spec, 8)}, scale="quick")
+    evidence = evidence_of(
+        conditions={ALL: Condition(build_conditions("quick")[ALL].spec, 8)}, scale="quick"
+    )
     outcome = judged("B4", evidence)
     assert outcome.verdict == expected
     assert outcome.value == pytest.approx(share[256])
 
 
 def test_weights_written_by_hand_answer(monkeypatch):
-    """B4 with real weights. The widths fall, so that answers get worse: partly, though the source's width does well."""
+    """B4 with real weights. The widths fall, so that answers get worse: partly, though the paper's width does well."""
     monkeypatch.setattr(written, "WIDTHS", (256, 16))
-    evidence = evidence_of(settings={ALL: Condition(settings("quick")[ALL].spec, 2)}, scale="quick")
+    evidence = evidence_of(
+        conditions={ALL: Condition(build_conditions("quick")[ALL].spec, 2)}, scale="quick"
+    )
     outcome = judged("B4", evidence)
     assert outcome.verdict == "partly"
     assert outcome.value > 0.8
@@ -432,7 +438,9 @@ def test_three_steps_are_judged_by_memories_and_answers(strength, expected, monk
     monkeypatch.setitem(written.THEOREM, "quick", (4, 6, 2, 4))
     monkeypatch.setattr(written, "three_steps", in_three_steps)
     monkeypatch.setattr(written, "sampled_gradient", as_if_sampled)
-    evidence = evidence_of(settings={ALL: Condition(settings("quick")[ALL].spec, 8)}, scale="quick")
+    evidence = evidence_of(
+        conditions={ALL: Condition(build_conditions("quick")[ALL].spec, 8)}, scale="quick"
+    )
     outcome = judged("B13", evidence)
     assert outcome.verdict == expected
     formed = {
@@ -456,7 +464,7 @@ def watched(spec: Spec) -> dict[str, float]:
 
 def test_what_is_watched_in_the_model_with_a_feed_forward_memory():
     """Every series that a judge reads, in a silent model: it attends evenly, answers the first token, and bets on none."""
-    spec = short(settings("full")[GLOBAL].spec, 8, 12)
+    spec = short(build_conditions("full")[GLOBAL].spec, 8, 12)
     task, found = spec.task, watched(spec)
     n = task.d_vocab
     assert set(found) >= {*MEMORIES, *SHOWN, "bigram memory", "previous", "induction", "to answer"}
@@ -476,9 +484,9 @@ def test_what_is_watched_in_the_model_with_a_feed_forward_memory():
 
 def test_what_is_watched_in_the_general_model():
     """One layer of four heads with a norm: answers only, for it has no such memories."""
-    spec = short(settings("full")[ONE].spec, 8, 12)
+    spec = short(build_conditions("full")[ONE].spec, 8, 12)
     found = watched(spec)
-    assert set(found) == {"right", "global loss", "first loss", "context loss"}
+    assert set(found) == {"accuracy", "global loss", "first loss", "context loss"}
     for name in ("global loss", "first loss", "context loss"):
         assert found[name] == pytest.approx(np.log(spec.task.d_vocab), rel=1e-5)
     evidence = evidence_of({ONE: planted(spec, 1, params=silent(spec))})
@@ -487,9 +495,9 @@ def test_what_is_watched_in_the_general_model():
     )
 
 
-def test_a_few_steps_of_the_smallest_setting_leave_curves_that_judges_can_read():
+def test_a_few_steps_of_the_smallest_condition_leave_curves_that_judges_can_read():
     """Trained for real: what `fit` observes has the looks and the names that the judges of order expect."""
-    spec = tiny(settings("full")[ALL].spec)
+    spec = tiny(build_conditions("full")[ALL].spec)
     outcome = judged("B5", evidence_of({ALL: fit(spec, range(2), metrics_of(spec))}))
     assert (outcome.verdict, outcome.value) == ("refuted", 0), (
         "ten steps form no output memory that could be first"
@@ -498,16 +506,16 @@ def test_a_few_steps_of_the_smallest_setting_leave_curves_that_judges_can_read()
 
 
 def test_quick_says_what_it_does_not_train():
-    evidence = evidence_of(scale="quick", settings=settings("quick"))
+    evidence = evidence_of(scale="quick", conditions=build_conditions("quick"))
     for claim in ("B1", "B8", "B10"):
         found = evidence.finding((), STUDY.pick((claim,))[0].judge)
         assert (found.verdict, found.value) == ("undecided", None)
         assert found.sentence.endswith("are trained at full scale only.")
 
 
-def test_settings_have_enough_seeds_and_name_the_matrices_of_the_source():
+def test_conditions_have_enough_seeds_and_name_the_matrices_of_the_paper():
     for scale in SCALES:
-        found = settings(scale)
+        found = build_conditions(scale)
         assert all(each.seeds >= (16 if scale == "full" else 8) for each in found.values())
         assert all(each.spec.metrics == "bigrams" for each in found.values())
     assert found[NO_OUTPUT].spec.unfreeze_steps() == {"blocks.1.attn.W_O": 300}
@@ -537,7 +545,7 @@ def test_any_text_will_do(tmp_path):
     study = on_corpus(STUDY, text)
     assert study.name == f"birth@my_text_-{read_corpus(text).digest()[:8]}"
     for scale in SCALES:
-        for name, each in study.settings(scale).items():
+        for name, each in study.conditions(scale).items():
             task = each.spec.task
             assert isinstance(task, Bigrams)
             assert task.d_vocab == 27, name
@@ -547,7 +555,7 @@ def test_any_text_will_do(tmp_path):
         UserError,
         match="does not do for 'birth': Bigrams: n_triggers=5 is more than the 4 characters",
     ):
-        on_corpus(STUDY, few).settings("quick")
+        on_corpus(STUDY, few).conditions("quick")
     with pytest.raises(
         UserError,
         match="study 'remember' is not about text, so it takes no --corpus; allowed: birth",

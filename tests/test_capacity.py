@@ -21,11 +21,11 @@ from mnemoscope.studies.library.memories.capacity import (
     stores,
     written_capacity,
 )
-from mnemoscope.studies.library.memories.optimised import (
+from mnemoscope.studies.library.memories.optimized import (
     Cell,
     errors,
     errors_by_rate,
-    optimise,
+    optimize,
     start,
 )
 from mnemoscope.studies.search import largest
@@ -193,7 +193,7 @@ def test_a_cell_is_the_loop_it_says(optimizer):
         wrong = (e @ w.T @ u.T).argmax(axis=1) != np.arange(12) % 3
         expected = zipf(12, 2.0)[wrong].sum()
         assert 0 < expected < 1
-        assert float(optimise(cell, 5)) == pytest.approx(expected, rel=1e-9)
+        assert float(optimize(cell, 5)) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("change", [{}, {"batch": 16}, {"optimizer": "adam"}, {"norm": True}])
@@ -206,7 +206,7 @@ def test_errors_by_rate_are_those_of_each_training(change):
     )
     with jax.enable_x64(True):
         found = errors_by_rate(cell, rates, seeds)
-        train = jax.jit(partial(optimise, cell))
+        train = jax.jit(partial(optimize, cell))
         expected = [[float(train(seed, rate)) for seed in seeds] for rate in rates]
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     assert len(np.unique(found)) == 6

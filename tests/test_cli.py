@@ -173,6 +173,23 @@ def test_words_that_the_parser_does_not_know():
         assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            ("profile", "remember", "--setting=repeat/d32h2"),
+            "unknown option --setting (did you mean --condition?)",
+        ),
+        (
+            ("memories", "grid", "--optimiser", "adam"),
+            "unknown option --optimiser (did you mean --optimizer?)",
+        ),
+    ],
+)
+def test_an_option_of_0_1_is_refused_with_the_name_to_use(args, message):
+    assert message in one_line(mnemoscope(*args))
+
+
 def test_a_store_that_cannot_be_used(tmp_path):
     (tmp_path / "file").write_text("x")
     assert "cannot use" in one_line(

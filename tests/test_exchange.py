@@ -363,7 +363,7 @@ def observed_run():
         task=Cycle(n_symbols=3, length=2), model=small(), steps=4, batch=1, snapshots=2, n_evals=2
     )
     looks = {
-        "right": np.arange(6, dtype="f4").reshape(2, 3) / 7,
+        "accuracy": np.arange(6, dtype="f4").reshape(2, 3) / 7,
         "p": np.arange(12, dtype="f4").reshape(2, 3, 2) / 3,
     }
     return Run(
@@ -400,7 +400,7 @@ def test_tables_of_a_run(tmp_path):
         np.array(losses["loss"], "f4"), run.losses.reshape(-1)
     )  # every digit is there
     observed = read_csv(tmp_path / "run/observed.csv")
-    assert list(observed) == ["seed", "step", "right", "p[0]", "p[1]"]
+    assert list(observed) == ["seed", "step", "accuracy", "p[0]", "p[1]"]
     assert observed["step"] == ["0", "2", "4"] * 2
     np.testing.assert_array_equal(
         np.array(observed["p[1]"], "f4"), run.metrics["p"][:, :, 1].reshape(-1)
@@ -448,7 +448,7 @@ def test_parquet(tmp_path):
     }
     assert read["seeds"]["outcome"].to_pylist() == ["finished", "diverged"]
     np.testing.assert_array_equal(read["losses"]["loss"].to_numpy(), run.losses.reshape(-1))
-    assert read["observed"].column_names == ["seed", "step", "right", "p[0]", "p[1]"]
+    assert read["observed"].column_names == ["seed", "step", "accuracy", "p[0]", "p[1]"]
 
 
 def test_an_import_is_stored_walked_and_explored_but_never_taken_for_a_training(

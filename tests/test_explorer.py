@@ -483,14 +483,14 @@ def test_what_is_packed_is_the_run(pieces):
     assert build_page([found]) == build_page([pack_run(each)])  # same input, same bytes
 
 
-def test_the_site_explores_a_setting_whose_seeds_lie_in_several_blocks(tmp_path, monkeypatch):
+def test_the_site_explores_a_condition_whose_seeds_lie_in_several_blocks(tmp_path, monkeypatch):
     """As they do after a run with fewer seeds, or one that was cut."""
     spec = Spec(
         task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), steps=3, batch=4
     )
     store = Store(tmp_path)
     study = dataclasses.replace(
-        STUDIES["remember"], settings=lambda _: {"x": Condition(spec, 4)}, explore=("x",)
+        STUDIES["remember"], conditions=lambda _: {"x": Condition(spec, 4)}, explore=("x",)
     )
     monkeypatch.setattr("mnemoscope.report.site.STUDIES", {"remember": study})
     assert site_pieces(store) == []

@@ -153,7 +153,7 @@ def test_a_narrower_model_in_wide_arrays_uses_nothing_beyond(d_mlp):
         np.testing.assert_array_equal(used, np.broadcast_to(np.arange(8) < 8 * 12 // 32, (4, 8)))
 
 
-def test_parameters_are_counted_as_the_source_does():
+def test_parameters_are_counted_as_the_paper_does():
     task = Facts(subjects=5, relations=7)
     config = recall_model(task, 16, 8)
     shapes = parameter_shapes(config, task.d_vocab, task.n_ctx, task.d_vocab_out)
@@ -190,7 +190,7 @@ def test_the_linear_model_is_the_formula():
 HIGH, MIDDLE, NOTHING = math.log(32), math.log(8), 0.01
 
 
-def looked_at(loss, distance, subject, right=1.0):
+def looked_at(loss, distance, subject, accuracy=1.0):
     """A run whose looks say this, the same for every seed."""
     spec = Spec(
         task=TASK,
@@ -202,7 +202,7 @@ def looked_at(loss, distance, subject, right=1.0):
     )
     seen = {
         "loss, both": loss, "loss, relation": loss, "loss, subject": subject, "distance to p(a | r)": distance,
-        "right": [right] * len(loss), "p(a)": np.full((len(loss), 32), 1 / 32),
+        "accuracy": [accuracy] * len(loss), "p(a)": np.full((len(loss), 32), 1 / 32),
     }  # fmt: skip
     return planted(spec, metrics=seen)
 
@@ -236,7 +236,7 @@ def test_a_hallucination_is_found_by_rule(curves, verdict):
 
 
 @pytest.mark.parametrize(
-    ("last", "right", "verdict"),
+    ("last", "accuracy", "verdict"),
     [
         ((0.02, 0.01), 1.0, "reproduced"),
         ((0.01, 0.02), 1.0, "refuted"),
@@ -244,8 +244,8 @@ def test_a_hallucination_is_found_by_rule(curves, verdict):
         ((0.02, 0.01), 0.9, "refuted"),
     ],
 )
-def test_zero_loss_means_low_falling_and_right(last, right, verdict):
-    run = looked_at([HIGH, MIDDLE, *last], [0.5] * 4, [HIGH] * 4, right)
+def test_zero_loss_means_low_falling_and_right(last, accuracy, verdict):
+    run = looked_at([HIGH, MIDDLE, *last], [0.5] * 4, [HIGH] * 4, accuracy)
     assert phases.zero_loss(evidence_of({"linear": run}, "quick")).verdict == verdict
 
 
@@ -272,13 +272,13 @@ def written_linear(spec, world, relation, subject):
 @pytest.fixture(scope="module")
 def watched():
     """What the study's watch reads in such models, and in untrained softmax models."""
-    spec = STUDY.settings("full")["linear"].spec
+    spec = STUDY.conditions("full")["linear"].spec
     world, watch = world_of(spec.task), metrics_of(spec)
     read = jax.jit(lambda params: watch(Transformer(spec.model, params), world))
     kinds = (IGNORANT, MAKES_UP, ALMOST, KNOWS)
     found = {kind: read(written_linear(spec, world, *kind)) for kind in kinds}
     for name in SOFTMAX:
-        spec = STUDY.settings("full")[name].spec
+        spec = STUDY.conditions("full")[name].spec
         watch = metrics_of(spec)
         params = silent(spec)
         found[name] = jax.jit(
@@ -297,11 +297,11 @@ def test_written_linear_models_are_read_as_they_were_written(watched):
         MAKES_UP: (math.log(8), 1 / 8, 0.0),
         KNOWS: (0.0, 1.0, (7 / 8 + 7 * 1 / 8) / 2),
     }
-    for kind, (loss, right, distance) in expected.items():
+    for kind, (loss, accuracy, distance) in expected.items():
         seen = watched[kind]
         assert seen["loss, both"] == pytest.approx(loss, abs=1e-4)
         assert seen["distance to p(a | r)"] == pytest.approx(distance, abs=1e-4)
-        assert seen["right"] == pytest.approx(right)
+        assert seen["accuracy"] == pytest.approx(accuracy)
         assert seen["p(a)"].sum() == pytest.approx(1, abs=1e-5)
     for name in SOFTMAX:
         assert watched[name]["loss, both"] == pytest.approx(math.log(32), abs=1e-4)
@@ -324,11 +324,11 @@ def test_written_linear_models_are_read_as_they_were_written(watched):
         ((IGNORANT, IGNORANT, IGNORANT, IGNORANT, IGNORANT), "refuted", "refuted"),
     ],
 )
-def test_judges_of_trained_settings_read_what_is_watched(way, zero, plateau, watched):
+def test_judges_of_trained_conditions_read_what_is_watched(way, zero, plateau, watched):
     """F4 and F5 on written models: which of them each look finds."""
 
     def run(name, kinds):
-        spec = STUDY.settings("full")[name].spec.model_copy(update={"n_evals": 4})
+        spec = STUDY.conditions("full")[name].spec.model_copy(update={"n_evals": 4})
         return planted(
             spec,
             metrics={
@@ -341,7 +341,7 @@ def test_judges_of_trained_settings_read_what_is_watched(way, zero, plateau, wat
     evidence = evidence_of(runs)
     for claim, verdict in (("F4", zero), ("F5", plateau)):
         test = STUDY.pick((claim,))[0]
-        found = evidence.finding(test.settings(runs), test.judge)
+        found = evidence.finding(test.pick_conditions(runs), test.judge)
         assert found.verdict == verdict, claim
     assert "attention only 0% of seeds" in found.sentence
 
@@ -349,7 +349,7 @@ def test_judges_of_trained_settings_read_what_is_watched(way, zero, plateau, wat
 # sweeps ---------------------------------------------------------------------------------------------------------------
 
 
-def test_trained_models_start_as_the_sources():
+def test_trained_models_start_as_the_papers():
     """Variances 1/d_h for queries, keys and values, 1/d for what reads the stream, 1/m for what leaves m hidden units."""
     shape = sweep.Shape(d=100, n_heads=8, d_head=25, d_mlp=200)
     begin = jax.jit(partial(sweep.start, shape, Facts(subjects=60, relations=60)))
@@ -560,7 +560,7 @@ def tiny(spec: Spec) -> Spec:
 
 
 def test_what_is_written_for_plain_transformers_says_no():
-    run = fit(tiny(STUDY.settings("quick")["linear"].spec), range(1))
+    run = fit(tiny(STUDY.conditions("quick")["linear"].spec), range(1))
     with pytest.raises(
         UserError,
         match="the walk has no positions='none'",

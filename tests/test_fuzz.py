@@ -51,7 +51,7 @@ def test_every_input_is_right_or_refused_in_one_line(door):
     if door == "language" and find_spec("gguf") is None:
         pytest.skip("gguf is not installed: no GGUF file was written or read")
     tally = fuzz(door, FEW[door])
-    assert tally.offences == []
+    assert tally.offenses == []
     assert tally.tried >= FEW[door] // 2
 
 
@@ -68,7 +68,7 @@ def modest():
 @pytest.mark.parametrize("door", DOORS)
 def test_ten_thousand_inputs_are_right_or_refused(door, modest):
     share = DOORS[door].share / sum(each.share for each in DOORS.values())
-    assert fuzz(door, round(10_000 * share)).offences == []
+    assert fuzz(door, round(10_000 * share)).offenses == []
 
 
 def test_the_harness_sees_what_it_should(monkeypatch):
@@ -89,7 +89,7 @@ def test_the_harness_sees_what_it_should(monkeypatch):
 
     for ask in (leads_out, lambda *_: {}["x"], talks, writes, lambda *_: os.system("true") == 0):
         monkeypatch.setitem(DOORS, "config", DOORS["config"]._replace(ask=ask))
-        assert knock("config", None)[0] == "offence"
+        assert knock("config", None)[0] == "offense"
 
 
 FORBIDDEN = {
@@ -360,8 +360,8 @@ def test_half_a_character_is_no_text():
 
 def test_dollars_in_names_are_no_formulas():
     from mnemoscope.report.figures import claim_figures, svg
-    from mnemoscope.studies.about import Panel
     from mnemoscope.studies.claims import Plots
+    from mnemoscope.studies.presentation import Panel
 
     panel = [Panel(series=("*",), axis="x"), Panel(series=("*",), axis="x", kind="curves")]
     curve = Curve(steps=(0, 1), mean=(0, 1), low=(0, 1), high=(0, 1))

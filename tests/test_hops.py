@@ -549,7 +549,7 @@ def watched():
     """What the study's watch reads in a silent model of each shape, and in written models of every k."""
     found = {}
     for name in SHAPES:
-        spec = STUDY.settings("full")[name].spec
+        spec = STUDY.conditions("full")[name].spec
         found[name] = {"silent": read_by_watch(spec, spec.model, silent(spec))}
         if name != "curriculum/shallow":
             world = world_of(spec.task)
@@ -567,10 +567,10 @@ def read_by_watch(spec, config, params):
 
 
 def test_silent_models_are_at_chance_and_written_ones_know_everything(watched):
-    layers = {name: STUDY.settings("full")[name].spec.model.n_layers for name in SHAPES}
+    layers = {name: STUDY.conditions("full")[name].spec.model.n_layers for name in SHAPES}
     assert list(layers.values()) == [1, 2, 3, 2]
     for name, kinds in watched.items():
-        levels = STUDY.settings("full")[name].spec.task.levels
+        levels = STUDY.conditions("full")[name].spec.task.levels
         expected = {f"{2**level} hops" for level in range(levels)}
         for kind, seen in kinds.items():
             assert set(seen) == expected
@@ -585,11 +585,11 @@ def test_silent_models_are_at_chance_and_written_ones_know_everything(watched):
         ("written", "refuted", "reproduced", "reproduced"),
     ],
 )
-def test_judges_of_trained_settings_read_what_is_watched(kind, hard, mixed, taught, watched):
+def test_judges_of_trained_conditions_read_what_is_watched(kind, hard, mixed, taught, watched):
     """H2, H3 and H4 on curves that begin at chance and end as the watch reads a silent or a written model."""
 
     def run(name, shape):
-        spec = STUDY.settings("full")[name].spec.model_copy(update={"steps": 400, "n_evals": 4})
+        spec = STUDY.conditions("full")[name].spec.model_copy(update={"steps": 400, "n_evals": 4})
         begin, end = (watched[shape][each] for each in ("silent", kind))
         return planted(
             spec, metrics={series: [begin[series]] * 4 + [end[series]] for series in end}
@@ -602,7 +602,7 @@ def test_judges_of_trained_settings_read_what_is_watched(kind, hard, mixed, taug
         "curriculum/pure": run("curriculum/pure", "mixture/k=4"), "curriculum/replay": run("curriculum/replay", "mixture/k=4"),
     }  # fmt: skip
     evidence = evidence_of(runs)
-    needed = {test.claim.id: test.settings(runs) for test in STUDY.tests[1:4]}
+    needed = {test.claim.id: test.pick_conditions(runs) for test in STUDY.tests[1:4]}
     for claim, verdict in (("H2", hard), ("H3", taught), ("H4", mixed)):
         found = evidence.finding(needed[claim], STUDY.pick((claim,))[0].judge)
         assert (found.verdict, found.seeds) == (verdict, SEEDS), claim

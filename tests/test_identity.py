@@ -447,8 +447,8 @@ def study_of(judge):
     return Study(
         name="planted",
         title="t",
-        source="s",
-        settings=lambda scale: {},
+        paper="s",
+        conditions=lambda scale: {},
         tests=(ClaimTest(claim, (), judge),),
     )
 
@@ -534,21 +534,21 @@ def test_a_finding_rests_on_the_program_that_trained(store, monkeypatch):
     study = Study(
         **{
             **vars(study_of(judge_from(judge_text("reproduced")))),
-            "settings": lambda scale: {"a": Condition(SPEC, 8)},
+            "conditions": lambda scale: {"a": Condition(SPEC, 8)},
         }
     )
     test = ClaimTest(study.tests[0].claim, ("a",), study.tests[0].judge)
-    settings = study.settings("quick")
-    before = finding_key(study, test, "quick", settings, store)
+    conditions = study.conditions("quick")
+    before = finding_key(study, test, "quick", conditions, store)
     load_or_train(store, SPEC, range(8))
-    assert finding_key(study, test, "quick", settings, store) == before
+    assert finding_key(study, test, "quick", conditions, store) == before
     other_program(monkeypatch)
-    assert finding_key(study, test, "quick", settings, store) == before, (
+    assert finding_key(study, test, "quick", conditions, store) == before, (
         "it would be judged on what is stored"
     )
     for row in store.rows():
         store.delete(row)
-    assert finding_key(study, test, "quick", settings, store) != before
+    assert finding_key(study, test, "quick", conditions, store) != before
 
 
 # ---- trained again

@@ -127,12 +127,12 @@ def attention(queries, keys, values, group):
     return out
 
 
-def llama_loop(c, w, tokens, neighbours=False):
-    """A Llama in float64, one position at a time, straight from a file's matrices. `neighbours` turns 2i with 2i + 1."""
+def llama_loop(c, w, tokens, neighbors=False):
+    """A Llama in float64, one position at a time, straight from a file's matrices. `neighbors` turns 2i with 2i + 1."""
     w = {n: x.astype(float) for n, x in w.items()}
     h, kv = c["num_attention_heads"], c["num_key_value_heads"]
     dh = c["hidden_size"] // h
-    pairs = [(2 * i, 2 * i + 1) if neighbours else (i, i + dh // 2) for i in range(dh // 2)]
+    pairs = [(2 * i, 2 * i + 1) if neighbors else (i, i + dh // 2) for i in range(dh // 2)]
 
     def norm(x, name):
         return x / np.sqrt((x**2).mean() + c["rms_norm_eps"]) * w[f"{name}.weight"]
@@ -219,8 +219,8 @@ def test_llama_against_a_loop(tmp_path, tied):
     model = read_model(folder(tmp_path / "m", config, weights))
     expected = llama_loop(config, weights, TOKENS)
     np.testing.assert_allclose(model.run_with_cache(TOKENS)[0], expected, rtol=1e-4, atol=1e-4)
-    # neighbours turned together would be another model
-    assert np.abs(llama_loop(config, weights, TOKENS, neighbours=True) - expected).max() > 0.01
+    # neighbors turned together would be another model
+    assert np.abs(llama_loop(config, weights, TOKENS, neighbors=True) - expected).max() > 0.01
 
 
 @pytest.mark.parametrize("parallel", [True, False])
@@ -344,13 +344,13 @@ WIDE = LLAMA | {
 @has_gguf
 @pytest.mark.parametrize("kind", ["F32", "F16", "Q8_0", "Q4_0", "Q4_1", "mixed"])
 def test_a_gguf_file_against_a_loop(tmp_path, kind):
-    """The loop takes what the file holds, and turns neighbours as such files do."""
+    """The loop takes what the file holds, and turns neighbors as such files do."""
     kinds = ("Q4_1", "Q8_0", "F16") if kind == "mixed" else (kind,)
     config = WIDE | {"tie_word_embeddings": kind == "mixed"}
     written = write_gguf(tmp_path / "m.gguf", config, llama_tensors(config), kinds)
     model = read_model(tmp_path / "m.gguf")
     assert model.config.tied == (kind == "mixed")
-    expected = llama_loop(config, written, TOKENS, neighbours=True)
+    expected = llama_loop(config, written, TOKENS, neighbors=True)
     np.testing.assert_allclose(model.run_with_cache(TOKENS)[0], expected, rtol=1e-3, atol=1e-3)
 
 
@@ -628,7 +628,7 @@ def test_the_real_model_continues_as_it_should(monkeypatch):
         logits, _ = model.run_with_cache(tokenizer.encode(text))
         assert tokenizer.decode([int(logits[-1].argmax())]) == follows
     assert loss(model, tokenizer, STORY) < 2.6
-    # with rows in the file's own order, neighbours, the model still makes some sense: only a loss tells
+    # with rows in the file's own order, neighbors, the model still makes some sense: only a loss tells
     params = {
         n: x[..., np.argsort(_rotary_permutation(64, 64))] if n.endswith(("W_Q", "W_K")) else x
         for n, x in model.params.items()

@@ -11,11 +11,11 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.models.language.tokens import byte_characters
 from mnemoscope.probes.copying import prefix_score, previous_score, token_losses
 from mnemoscope.report.figures import claim_figures
-from mnemoscope.studies.about import panels
 from mnemoscope.studies.discover import STUDIES, on_model
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.language import JUDGES, copying, keys, pairs, places, study_of
 from mnemoscope.studies.library.language.subject import Subject, batches, padded, rows
+from mnemoscope.studies.presentation import load_panels
 from mnemoscope.studies.runner import finding_key, run_study
 
 
@@ -25,7 +25,7 @@ class Quiet:
     def __init__(self):
         self.judged_ = []
 
-    def plan(self, settings, claims):
+    def plan(self, conditions, claims):
         pass
 
     def trained(self, name, done, total):
@@ -86,7 +86,7 @@ WORDS = [
     *dict.fromkeys(
         w for pair in places.places() for name in pair for w in name.split()
     ),  # a set has another order each time
-    *pairs.COLOURS,
+    *pairs.COLORS,
     *pairs.ANIMALS,
     "the",
     "is",
@@ -162,17 +162,17 @@ def test_a_random_model_has_no_such_habits_and_everything_is_drawn(claim, subjec
     else:
         assert finding.verdict == "refuted", finding.sentence
     assert subject.name in finding.sentence
-    chosen = panels("language")[claim]
+    chosen = load_panels("language")[claim]
     for kind, known in (
         ("seeds", finding.by_seed),
-        ("curves", finding.pictures.curves),
-        ("grid", finding.pictures.grids),
+        ("curves", finding.plots.curves),
+        ("grid", finding.plots.grids),
     ):
         shown = {
             name for panel in chosen if panel.kind == kind for name in panel.chosen(tuple(known))
         }
         assert shown == set(known), kind
-    assert claim_figures(claim, chosen, finding.by_seed, finding.pictures)
+    assert claim_figures(claim, chosen, finding.by_seed, finding.plots)
 
 
 def test_places_are_measured_with_another_matrix_in_place(subject, monkeypatch):
@@ -197,16 +197,14 @@ def test_places_are_measured_with_another_matrix_in_place(subject, monkeypatch):
             logits = jax.nn.log_softmax(cut.run_with_cache(encode(f"{city} is located in"))[0][-1])
             told.append(float(logits[encode(f" {country}")[0]] - logits[encode(" the")[0]]))
         expected.append(told[1] - told[0])
-    grid = finding.pictures.grids["rise"]
+    grid = finding.plots.grids["rise"]
     assert grid.rows == ("2",)
     assert grid.values[0][1] == pytest.approx(np.mean(expected), abs=2e-3)
-    chosen = panels("language")["N4"]
+    chosen = load_panels("language")["N4"]
     shown = {
-        name
-        for panel in chosen
-        for name in panel.chosen((*finding.by_seed, *finding.pictures.grids))
+        name for panel in chosen for name in panel.chosen((*finding.by_seed, *finding.plots.grids))
     }
-    assert shown == {*finding.by_seed, *finding.pictures.grids}
+    assert shown == {*finding.by_seed, *finding.plots.grids}
     monkeypatch.setattr(places, "ENOUGH", 99)
     assert "prompts" in found("N4", subject).sentence
     assert found("N4", subject).verdict == "undecided"
@@ -252,7 +250,7 @@ def test_prompts_ask_for_what_they_showed():
         assert f" {unused}\n" not in again
         assert sorted(others) == sorted(set(others) - {shown, unused})
         assert new.splitlines()[-1] not in again.splitlines()
-        assert all(colour in again.splitlines()[0] for colour in (shown, unused, *others))
+        assert all(color in again.splitlines()[0] for color in (shown, unused, *others))
 
 
 def test_places_are_enough_and_named_once():

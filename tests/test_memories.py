@@ -9,10 +9,10 @@ from planted import evidence_of
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
 from mnemoscope.report.figures import claim_figures
-from mnemoscope.studies.about import panels
 from mnemoscope.studies.claims import SCALES
 from mnemoscope.studies.library.memories import STUDY, taught, written
 from mnemoscope.studies.library.memories.written import for_draws
+from mnemoscope.studies.presentation import load_panels
 from mnemoscope.theory.memory import error_mass, recalled, store, zipf
 from mnemoscope.theory.one_step import cross_entropy
 
@@ -23,17 +23,17 @@ def judged(claim, scale="quick"):
 
 def all_drawn(claim, found):
     """Everything a judge hands on has a panel."""
-    chosen = panels("memories")[claim]
+    chosen = load_panels("memories")[claim]
     for kind, known in (
         ("seeds", found.by_seed),
-        ("curves", found.pictures.curves),
-        ("grid", found.pictures.grids),
+        ("curves", found.plots.curves),
+        ("grid", found.plots.grids),
     ):
         shown = {
             name for panel in chosen if panel.kind == kind for name in panel.chosen(tuple(known))
         }
         assert shown == set(known), kind
-    assert claim_figures(claim, chosen, found.by_seed, found.pictures)
+    assert claim_figures(claim, chosen, found.by_seed, found.plots)
 
 
 def test_errors_without_the_matrix_are_those_with_it(monkeypatch):
@@ -121,7 +121,7 @@ def test_the_map_of_spikes_has_the_published_experiment_in_it():
         ("rise", lambda losses: np.diff(losses).max()),
         ("last", lambda losses: losses[-1]),
     ):
-        grid = found.pictures.grids[name]
+        grid = found.plots.grids[name]
         assert grid.values[grid.rows.index("0.95")][grid.columns.index("10")] == pytest.approx(
             read(taught.two_tokens(10.0)), rel=1e-3
         )
@@ -129,7 +129,7 @@ def test_the_map_of_spikes_has_the_published_experiment_in_it():
     z, p = np.zeros(2), np.array([0.75, 0.25])
     for _ in range(35):
         z = z + 2 * p * 1.0 / (1 + np.exp(z))
-    grid = found.pictures.grids["last"]
+    grid = found.plots.grids["last"]
     expected = (p * np.log1p(np.exp(-z))).sum()
     assert grid.values[grid.rows.index("0")][grid.columns.index("1")] == pytest.approx(
         expected, rel=1e-3
@@ -146,7 +146,7 @@ def test_claims_that_need_no_training_are_judged(monkeypatch):
         assert found.verdict == expected, found.sentence
     filled = judged("M6")
     assert (filled.verdict, filled.seeds) == ("reproduced", 8)
-    assert filled.pictures.grids["measured"].rows == ("10", "100")
+    assert filled.plots.grids["measured"].rows == ("10", "100")
     all_drawn("M6", filled)
     monkeypatch.setattr(
         written, "step_from_zero", lambda e, u, *_: jnp.zeros((u.shape[1], e.shape[1]))
@@ -162,15 +162,15 @@ def test_capacity_and_optimizers_are_judged(monkeypatch):
     assert len(found.by_seed) == 5
     all_drawn("M2", found)
     trained, whole, by_hand = (
-        found.pictures.curves[f"{name}"]
+        found.plots.curves[f"{name}"]
         for name in ("linear: trained", "all pairs: trained", "all pairs: written")
     )
     # of fewer than a hundred pairs, 99% are all; but they are two programs, and a border may fall to either side
     np.testing.assert_allclose(trained.mean, whole.mean, atol=0.5)
     assert max(by_hand.mean) < min(whole.mean)
-    line = found.pictures.curves["all pairs: published"]
+    line = found.plots.curves["all pairs: published"]
     np.testing.assert_allclose([n * np.log(n) for n in line.mean[1:]], [6**2 / 2], rtol=1e-2)
-    assert found.pictures.curves["32 outputs: published"].mean == pytest.approx(
+    assert found.plots.curves["32 outputs: published"].mean == pytest.approx(
         (4 * 8 / 1.2, 4 * 12 / 1.2), rel=1e-3
     )
     asked = []

@@ -137,7 +137,7 @@ def test_margins_are_read_from_the_parts_that_make_them():
     assert float(found["margin of attention"]) == pytest.approx(0)
     assert float(found["P(noise)"]) == pytest.approx(e / (e + 2), rel=1e-5)
     assert float(found["P(right)"]) == pytest.approx(1 / (e + 2), rel=1e-5)
-    assert float(found["right"]) == 0
+    assert float(found["accuracy"]) == 0
     assert 0 < float(found["to right"]) < 1, "even attention finds some of what followed"
     assert 0 < float(found["to noise"]) < 1
 
@@ -186,7 +186,7 @@ def test_enough_samples_are_those_from_which_on_it_stays():
 
 def curves(fed, attended):
     """A run whose looks have these margins."""
-    spec = STUDY.settings("quick")["noisy"].spec.model_copy(
+    spec = STUDY.conditions("quick")["noisy"].spec.model_copy(
         update={"steps": 100, "n_evals": len(fed) - 1}
     )
     seen = {"margin of feed-forward": fed, "margin of attention": attended}
@@ -220,7 +220,7 @@ def test_early_and_late_in_some_seeds(n, verdict):
 
 def noisy_spec():
     """The study's model, narrower, on a text of three characters, looked at three times and kept once."""
-    spec = STUDY.settings("full")["noisy"].spec
+    spec = STUDY.conditions("full")["noisy"].spec
     model = spec.model.model_copy(update={"d_model": 64, "d_mlp": 64})
     task = TASK.model_copy(update={"length": 12})
     return spec.model_copy(
@@ -297,13 +297,13 @@ def test_truncation_helps_whom_the_feed_forward_layer_distracts():
         {name: outcome.by_seed[f"{name}, rho = {rho}"] for name in judges.READ} for rho in (1, 0)
     )
     assert (whole["P(noise)"][:4] > 0.9).all()
-    assert (whole["right"][:4] < 0.1).all()
+    assert (whole["accuracy"][:4] < 0.1).all()
     for name in judges.READ:
         np.testing.assert_allclose(
             gone[name], gone[name][0], rtol=1e-5
         )  # without it, all are the same
     assert (gone["P(noise)"] < 0.1).all()
-    assert (gone["right"] > 0.9).all()
+    assert (gone["accuracy"] > 0.9).all()
     assert (whole["P(noise)"][4:] < gone["P(noise)"][4:]).all()
     # the one hidden unit lies in layer 1: without that of layer 0 nothing changes
     parts = outcome.sentence.split("without the feed-forward of ")[1].rstrip(".").split("; ")

@@ -51,7 +51,7 @@ class Reader(Transformer):
 
 def test_a_perfect_reader_gets_a_perfect_card(split):
     card = jax.jit(lambda split: skills.report_card(TASK, Reader(TASK.posterior), split))(split)
-    np.testing.assert_allclose(card["right"][-1], 1)
+    np.testing.assert_allclose(card["accuracy"][-1], 1)
     np.testing.assert_allclose(card["recall"], [1, 1, 1])
     np.testing.assert_allclose(card["mae"], 0, atol=1e-6)
     np.testing.assert_allclose(card["loss"], np.log([4, 3, 2, 1]), atol=1e-4)
@@ -66,7 +66,7 @@ def test_an_eliminator_that_cannot_recall_falls_into_the_trap(split):
         return free / free.sum(axis=1, keepdims=True)
 
     card = jax.jit(lambda split: skills.report_card(TASK, Reader(eliminator), split))(split)
-    assert float(card["right"][-1]) == 1
+    assert float(card["accuracy"][-1]) == 1
     np.testing.assert_allclose(card["recall"], 0)
     np.testing.assert_allclose(card["p_unused"], 1, atol=1e-5)
     np.testing.assert_allclose(card["says_unused"], 1)
@@ -76,7 +76,7 @@ def test_an_eliminator_that_cannot_recall_falls_into_the_trap(split):
     assert (float(both["elimination"]), float(both["recall"])) == (1, 0)
 
 
-def test_a_reader_of_the_training_mappings_is_recognised(split):
+def test_a_reader_of_the_training_mappings_is_recognized(split):
     def by_training(row):
         return jnp.nan_to_num(TASK.posterior(row, split.train), nan=1 / 5)
 
@@ -91,7 +91,7 @@ def test_a_reader_of_the_training_mappings_is_recognised(split):
             fitting = [t for t in trained if all(t[x] == m[x] for x in order[:1])]
             counts = [sum(t[order[1]] == v for t in fitting) for v in range(4)]
             hits.append(int(np.argmax(counts)) == m[order[1]])
-    assert float(found["right_training"][1]) == pytest.approx(np.mean(hits), abs=1e-6)
+    assert float(found["accuracy_training"][1]) == pytest.approx(np.mean(hits), abs=1e-6)
 
 
 def test_attention_roles_of_a_known_pattern():

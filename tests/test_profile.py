@@ -150,9 +150,9 @@ def test_a_profile_names_the_pass_and_why_not_the_others():
 
 def test_a_profile_that_cannot_be(capsys):
     with pytest.raises(
-        UserError, match=r"unknown setting 'repeat/d32' \(did you mean 'repeat/d32h2'\?\)"
+        UserError, match=r"unknown condition 'repeat/d32' \(did you mean 'repeat/d32h2'\?\)"
     ):
-        cli.profile("remember", setting="repeat/d32")
+        cli.profile("remember", condition="repeat/d32")
     with pytest.raises(UserError, match="--seeds must be 1 to 1,000,000"):
         cli.profile("remember", seeds=-1)
 

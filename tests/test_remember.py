@@ -18,7 +18,7 @@ from mnemoscope.studies.library.remember.conditions import (
     TWO,
     WIDE,
     WIDER,
-    settings,
+    build_conditions,
 )
 from mnemoscope.studies.library.remember.elimination import elimination_rate
 from mnemoscope.tasks import Permutation, Split
@@ -152,7 +152,7 @@ def written_recaller(spec, local):
 
 def measured_once(name, written, probes):
     """What the probes read in a few written models, a row each."""
-    spec = settings("full")[name].spec.model_copy(update={"task": FOUR})
+    spec = build_conditions("full")[name].spec.model_copy(update={"task": FOUR})
     models = written(spec)
     evidence = evidence_of({name: planted(spec, len(models), params=models)})
     return {probe: evidence.measure(name, probe) for probe in probes}
@@ -183,10 +183,10 @@ def two_heads():
 
 
 def seeds_like(name, measured, counts):
-    """Evidence for one setting, read as the source is, whose seeds are such models: (row, how many) for each kind."""
+    """Evidence for one condition, read as the paper is, whose seeds are such models: (row, how many) for each kind."""
     rows = [row for row, many in counts for _ in range(many)]
     planted_rows = {(name, probe): rows_of(found, rows) for probe, found in measured.items()}
-    return evidence_of(measured=planted_rows, settings={name: settings("full")[name]})
+    return evidence_of(measured=planted_rows, conditions={name: build_conditions("full")[name]})
 
 
 @pytest.mark.parametrize("claim", ["R3", "R6", "R8", "R11"])
@@ -260,7 +260,8 @@ def test_only_those_who_can_are_asked_how(claim, eight, seven, none, two_heads):
 def test_the_written_recaller_knows_the_first_pair_alone(two_heads):
     first_only = rows_of(two_heads[report_card], [LOCAL] * SEEDS)
     evidence = evidence_of(
-        measured={(name, report_card): first_only for name in (TWO, ANY)}, settings=settings("full")
+        measured={(name, report_card): first_only for name in (TWO, ANY)},
+        conditions=build_conditions("full"),
     )
     outcome = judged("R19", evidence)
     assert (outcome.verdict, outcome.value) == ("refuted", 0)
@@ -291,7 +292,7 @@ def test_the_eliminators_loss_is_exact(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(where, name, broken)
             assert judged("R1", evidence_of()).verdict == "refuted", name
-    # formula and counting agree with each other, but not with the source
+    # formula and counting agree with each other, but not with the paper
     monkeypatch.setattr(Permutation, "posterior", all_alike)
     monkeypatch.setattr(elimination, "eliminator_loss", math.log)
     outcome = judged("R1", evidence_of())
@@ -337,10 +338,10 @@ def test_sequences_are_counted(monkeypatch):
 
 def card(seeds=SEEDS, **entries):
     """A report card of perfect seeds, but for what is given: a number, a number for each step or pair, or a row a seed."""
-    shapes = dict.fromkeys(("right", "loss", "mae", "max_ae"), (seeds, STEPS))
+    shapes = dict.fromkeys(("accuracy", "loss", "mae", "max_ae"), (seeds, STEPS))
     shapes |= dict.fromkeys(("recall", "p_unused", "says_unused", "recall_mae"), (seeds, STEPS - 1))
     shapes["repeat_loss"] = (seeds, STEPS - 1, STEPS)
-    perfect = {"right": 1.0, "recall": 1.0}
+    perfect = {"accuracy": 1.0, "recall": 1.0}
     return {name: np.array(np.broadcast_to(entries.get(name, perfect.get(name, 0.0)), shape), float)
             for name, shape in shapes.items()}  # fmt: skip
 
@@ -356,9 +357,11 @@ def some(n, yes, no):
 
 
 def cards(scale, chosen, also=None):
-    """Evidence in which these settings have these report cards, and other probes read what is given."""
+    """Evidence in which these conditions have these report cards, and other probes read what is given."""
     measured = {(name, report_card): found for name, found in chosen.items()}
-    return evidence_of(scale=scale, measured=measured | (also or {}), settings=settings(scale))
+    return evidence_of(
+        scale=scale, measured=measured | (also or {}), conditions=build_conditions(scale)
+    )
 
 
 def verdicts(claim, chosen, also=None):
@@ -377,11 +380,11 @@ HALF, HALF_YET = ("partly", "partly"), ("undecided", "partly")
         (card(max_ae=0.013), BOTH),
         (card(max_ae=0.014), HALF_YET),  # every answer right, but not sure enough of them
         (card(max_ae=some(4, 0.014, 0.001)), BOTH),  # it is the median that counts
-        (card(right=some(9, 1, 0.999)), BOTH),  # one wrong answer is one too many
-        (card(right=some(8, 1, 0.999)), HALF_YET),
-        (card(right=some(2, 1, 0.999)), HALF_YET),
-        (card(right=some(1, 1, 0.999)), NOT_YET),
-        (card(right=[0, 0, 0, 0, 1]), BOTH),  # earlier steps do not count
+        (card(accuracy=some(9, 1, 0.999)), BOTH),  # one wrong answer is one too many
+        (card(accuracy=some(8, 1, 0.999)), HALF_YET),
+        (card(accuracy=some(2, 1, 0.999)), HALF_YET),
+        (card(accuracy=some(1, 1, 0.999)), NOT_YET),
+        (card(accuracy=[0, 0, 0, 0, 1]), BOTH),  # earlier steps do not count
     ],
 )
 def test_step_five(plain, expected):
@@ -389,7 +392,7 @@ def test_step_five(plain, expected):
 
 
 def test_a_verdict_that_another_reading_does_not_share_is_partly():
-    perfect, failed = card(), card(right=0.9)
+    perfect, failed = card(), card(accuracy=0.9)
     assert verdicts("R3", {PLAIN: perfect, POST: failed}) == (
         "reproduced",
         "partly",
@@ -434,9 +437,9 @@ WOBBLE = np.linspace(-0.02, 0.02, SEEDS)[:, None]
     ],
 )
 def test_below_chance(gap, expected):
-    plain = card(right=CHANCE + np.array(gap) + WOBBLE)
+    plain = card(accuracy=CHANCE + np.array(gap) + WOBBLE)
     closer = {
-        name: np.zeros((SEEDS, STEPS)) for name in ("mae_all", "mae_training", "right_training")
+        name: np.zeros((SEEDS, STEPS)) for name in ("mae_all", "mae_training", "accuracy_training")
     }
     also = {(PLAIN, against_training): closer}
     assert verdicts("R5", {PLAIN: plain}, also) == expected
@@ -487,9 +490,11 @@ def test_what_the_loss_shows(new, again, full):
 
 
 def alike(name, found):
-    """The same report card for a setting and for every other reading of it."""
+    """The same report card for a condition and for every other reading of it."""
     return {
-        other: found for other in settings("full") if other == name or other.startswith(f"{name}/")
+        other: found
+        for other in build_conditions("full")
+        if other == name or other.startswith(f"{name}/")
     }
 
 
@@ -549,9 +554,9 @@ def test_a_wide_model_read_in_another_way():
         (card(), BOTH),
         (card(recall=some(9, 1, 0.999)), BOTH),
         (card(recall=some(8, 1, 0.999)), HALF_YET),
-        (card(right=some(8, 1, 0.999)), HALF_YET),  # both skills, without a mistake
-        (card(recall=some(5, 1, 0), right=1 - some(5, 1, 0)), NOT_YET),
-        (card(recall=[1, 0, 0, 0], right=[0, 0, 0, 0, 1]), BOTH),
+        (card(accuracy=some(8, 1, 0.999)), HALF_YET),  # both skills, without a mistake
+        (card(recall=some(5, 1, 0), accuracy=1 - some(5, 1, 0)), NOT_YET),
+        (card(recall=[1, 0, 0, 0], accuracy=[0, 0, 0, 0, 1]), BOTH),
     ],
 )
 def test_two_heads_learn_both(found, expected):
@@ -590,7 +595,7 @@ def test_a_second_head_or_more_width(wide, two, wider, expected):
 
     grid = {
         name: found(name)
-        for name in settings("full")
+        for name in build_conditions("full")
         if name.startswith("repeat/") and name.count("/") == 1
     }
     assert verdicts("R16", grid) == expected
@@ -626,7 +631,7 @@ def by_rate(scale, rates, runs=None, recalled=None):
         for name, rate in rates.items()
     }
     measured |= {(name, report_card): found for name, found in (recalled or {}).items()}
-    return evidence_of(runs, scale, measured=measured, settings=settings(scale))
+    return evidence_of(runs, scale, measured=measured, conditions=build_conditions(scale))
 
 
 @pytest.mark.parametrize(
@@ -650,7 +655,8 @@ def test_storing_or_ruling(four, five, six, expected):
 
     def outcome(scale):
         runs = {
-            name: planted(settings(scale)[name].spec, losses=losses[v]) for v, name in names.items()
+            name: planted(build_conditions(scale)[name].spec, losses=losses[v])
+            for v, name in names.items()
         }
         rates = dict(zip(names.values(), (four, five, six), strict=True))
         return judged("R17", by_rate(scale, rates, runs))
@@ -677,14 +683,14 @@ def test_storing_or_ruling(four, five, six, expected):
 )
 def test_dimensions(scale, works, width, verdict):
     names = {
-        each.spec.model.d_model: name for name, each in settings(scale).items() if name.startswith("plain/d") and
+        each.spec.model.d_model: name for name, each in build_conditions(scale).items() if name.startswith("plain/d") and
         name.count("/") == 1
     }  # fmt: skip
     assert list(names) == ([4, 8, 12, 16, 24] if scale == "full" else [8, 12, 16])
     rates = {name: some(works.get(d, 0), 0.99, 0.98)[:, 0] for d, name in names.items()}
     recalled = {
         name: card()
-        for name in settings(scale)
+        for name in build_conditions(scale)
         if name.startswith("repeat/") and name.endswith("h2")
     }
     outcome = judged("R18", by_rate(scale, rates, recalled=recalled))
@@ -704,7 +710,7 @@ def test_even_attention(uneven, expected):
     seen = {"unevenness": uneven, "x_to_outputs": np.ones((SEEDS, 1))}
     for scale, verdict in zip(SCALES, expected, strict=True):
         measured = {(PLAIN, elimination._attention): seen}
-        evidence = evidence_of(scale=scale, measured=measured, settings=settings(scale))
+        evidence = evidence_of(scale=scale, measured=measured, conditions=build_conditions(scale))
         assert judged("R11", evidence).verdict == verdict
 
 
@@ -749,7 +755,8 @@ def instead(kind, **changed):
 def test_roles_of_heads(kinds, verdict):
     measured = {(TWO, heads._attention): roles_of(*kinds)}
     assert (
-        judged("R12", evidence_of(measured=measured, settings=settings("full"))).verdict == verdict
+        judged("R12", evidence_of(measured=measured, conditions=build_conditions("full"))).verdict
+        == verdict
     )
 
 
@@ -759,7 +766,7 @@ def test_where_heads_look_with_a_new_pair_settles_the_roles():
     }
     measured = {(TWO, heads._attention): seen}
     assert (
-        judged("R12", evidence_of(measured=measured, settings=settings("full"))).verdict
+        judged("R12", evidence_of(measured=measured, conditions=build_conditions("full"))).verdict
         == "reproduced"
     )
 
@@ -769,7 +776,7 @@ def without(*kinds):
 
     Each kind is ((elimination, ...), (recall, ...), how many seeds). Set to zero, everything would be lost.
     """
-    names = cases(settings("full")[TWO].spec.model)
+    names = cases(build_conditions("full")[TWO].spec.model)
     assert names == ["none", "L0H0", "L0H1", "L0 attention", "L0 mlp"]
     eliminate, recall = (
         np.array([(1.0, *kind[i]) for kind in kinds for _ in range(kind[2])]) for i in (0, 1)
@@ -780,11 +787,11 @@ def without(*kinds):
 
 def of_masters(claim, scale, masters=SEEDS, **probed):
     """The verdict when the first seeds of TWO master both skills by a hair and the rest fail one of them by as much."""
-    found = card(recall=some(masters, 0.99, 0.98), right=0.99)
+    found = card(recall=some(masters, 0.99, 0.98), accuracy=0.99)
     measured = {(TWO, report_card): found}
     measured |= {(TWO, getattr(heads, name)): value for name, value in probed.items()}
     return judged(
-        claim, evidence_of(scale=scale, measured=measured, settings=settings(scale))
+        claim, evidence_of(scale=scale, measured=measured, conditions=build_conditions(scale))
     ).verdict
 
 

@@ -17,9 +17,9 @@ from mnemoscope.report.figures import claim_figures, seeds_figure, svg, write_fi
 from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure
 from mnemoscope.report.site import write_site
 from mnemoscope.store import Store
-from mnemoscope.studies.about import Panel, about, panels
 from mnemoscope.studies.claims import AttentionMap, Curve, Grid, Plots
 from mnemoscope.studies.discover import STUDIES
+from mnemoscope.studies.presentation import Panel, load_page, load_panels
 
 HOME = Path(mnemoscope.__file__).parent
 CHROMIUM = next(
@@ -62,7 +62,7 @@ def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
             assert f'id="{test.claim.id}"' in pages["index.html"]
         for entry in book.claims if book else ():
             assert f'class="verdict {entry.verdict}"' in pages[f"{name}.html"]
-        assert escape(about(name).question[:40]) in pages[f"{name}.html"]
+        assert escape(load_page(name).question[:40]) in pages[f"{name}.html"]
     assert "does not hold" in pages["walk.html"]
 
 
@@ -109,7 +109,10 @@ def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_series_of_every_claim_has_a_panel(study):
-    drawn, found = panels(study), results.evidence(results.published() / "nowhere", study, "full")
+    drawn, found = (
+        load_panels(study),
+        results.evidence(results.published() / "nowhere", study, "full"),
+    )
     known = {test.claim.id for test in STUDIES[study].tests}
     assert set(drawn) <= known
     for claim, by_seed in found.items():
@@ -118,7 +121,7 @@ def test_every_series_of_every_claim_has_a_panel(study):
             shown = {name for panel in dots for name in panel.chosen(tuple(by_seed))}
             # who masters both skills, and who divides the work, is counted in the sentence; the figure shows the skills
             assert set(by_seed) - shown <= {"masters both", "divided"}, claim
-            assert all(set(panel.source) <= shown for panel in dots), claim
+            assert all(set(panel.published) <= shown for panel in dots), claim
 
 
 @needs_browser
@@ -165,20 +168,20 @@ def test_the_ledger_is_filtered_sorted_and_opened(pages, tmp_path):
     assert trouble == []
 
 
-def luminance(colour):
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+def luminance(color):
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
 
 @pytest.mark.parametrize("sheet", ["report/site/site.css", "explorer/static/theme.css"])
 def test_text_has_the_contrast_of_wcag_aa(sheet):
-    """4.5 to 1 for every colour that text has, on the paper and on the band, in light and in dark."""
+    """4.5 to 1 for every color that text has, on the paper and on the band, in light and in dark."""
     text = (HOME / sheet).read_text()
     light, dark = re.findall(r":root \{([^}]*)\}", text)
     for part in (light, dark):
-        colours = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", part))
-        names = set(colours) - {
+        colors = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", part))
+        names = set(colors) - {
             "paper",
             "band",
             "line",
@@ -187,18 +190,18 @@ def test_text_has_the_contrast_of_wcag_aa(sheet):
             "strong",
             "seed",
             "source",
-        }  # not the colour of a text
+        }  # not the color of a text
         assert names >= {"ink", "quiet"}
         for name in names:
             for ground in ("paper", "band"):
                 bright, dim = sorted(
-                    (luminance(colours[name]), luminance(colours[ground])), reverse=True
+                    (luminance(colors[name]), luminance(colors[ground])), reverse=True
                 )
                 assert (bright + 0.05) / (dim + 0.05) >= 4.5, f"{name} on {ground}"
 
 
-def test_a_figure_shows_every_seed_and_the_source():
-    panel = Panel(series=("recall*",), axis="recall", limits=(0, 1), source={"recall": 0.25})
+def test_a_figure_shows_every_seed_and_the_paper():
+    panel = Panel(series=("recall*",), axis="recall", limits=(0, 1), published={"recall": 0.25})
     figure = seeds_figure(
         [panel], {"recall": [0.0, 0.5, 1.0], "recall more": [0.1] * 7, "other": [3.0]}
     )
@@ -228,10 +231,12 @@ def test_a_log_axis_keeps_zeros_in_sight():
 def test_curves_are_drawn_with_their_bands_and_one_legend():
     curve = Curve(steps=(0, 10, 20), mean=(0, 0.5, 1), low=(0, 0.4, 0.9), high=(0.1, 0.6, 1))
     panels = [
-        Panel(kind="curves", series=(f"{name}: *",), axis="right", title=name)
+        Panel(kind="curves", series=(f"{name}: *",), axis="accuracy", title=name)
         for name in ("one", "two")
     ]
-    curves = {f"{setting}: {series}": curve for setting in ("one", "two") for series in ("a", "b")}
+    curves = {
+        f"{condition}: {series}": curve for condition in ("one", "two") for series in ("a", "b")
+    }
     figure = curves_figure(panels, curves)
     assert [ax.get_title() for ax in figure.axes] == ["one", "two"]
     for ax in figure.axes:
@@ -259,7 +264,7 @@ def test_an_attention_map_has_a_square_for_each_weight_worth_seeing():
     figure = maps_figure({"layer 0": shown, "layer 1": shown})
     assert [ax.get_title() for ax in figure.axes] == ["layer 0", "layer 1"]
     squares = figure.axes[0].collections[0]
-    assert [round(colour[3], 2) for colour in squares.get_facecolors()] == [1, 0.99, 0.2, 0.5, 0.3]
+    assert [round(color[3], 2) for color in squares.get_facecolors()] == [1, 0.99, 0.2, 0.5, 0.3]
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["a", "b", "a"]
 
 
@@ -275,9 +280,9 @@ def test_a_grid_has_a_square_for_each_cell_and_prints_a_few():
     corners = [path.vertices[0].tolist() for path in squares.get_paths()]
     assert corners == [[c - 0.5, r - 0.5] for r in (0, 1) for c in (0, 1, 2)]
     full = 0.65
-    # zero is below a logarithmic scale, which runs from 1 to 1000 here; what was not measured has no colour
+    # zero is below a logarithmic scale, which runs from 1 to 1000 here; what was not measured has no color
     rise = [0.04, 0.04, 0, 0.04 + (full - 0.04) / 3, 0.04 + (full - 0.04) * 2 / 3, full]
-    np.testing.assert_allclose([colour[3] for colour in squares.get_facecolors()], rise, atol=1e-9)
+    np.testing.assert_allclose([color[3] for color in squares.get_facecolors()], rise, atol=1e-9)
     assert [text.get_text() for text in ax.texts] == ["0", "1", "-", "10", "100", "1000"]
     assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == ("one", "column", "row")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["1", "2"]
@@ -315,8 +320,8 @@ def test_a_grid_that_is_not_rectangular_is_refused():
 
 
 def test_every_curve_and_map_of_the_published_results_is_drawn(tmp_path):
-    drawn = panels("birth")
-    for claim, found in results.pictures(tmp_path, "birth", "full").items():
+    drawn = load_panels("birth")
+    for claim, found in results.read_plots(tmp_path, "birth", "full").items():
         shown = {
             name
             for panel in drawn[claim]

@@ -59,8 +59,8 @@ def claimed(name, needs, judge):
 
 
 PLANTED = Study(
-    name="planted", title="t", source="s",
-    settings=lambda scale: {"good": Condition(SPEC, 8), "wild": Condition(WILD, 8)},
+    name="planted", title="t", paper="s",
+    conditions=lambda scale: {"good": Condition(SPEC, 8), "wild": Condition(WILD, 8)},
     tests=(
         claimed("P1", ("good",), eliminates), claimed("P2", ("good",), recalls), claimed("P3", ("wild",), any_answer),
         claimed("P4", (), any_answer),
@@ -74,8 +74,8 @@ class Watch:
     def __init__(self):
         self.planned, self.trained_, self.judged_ = [], {}, []
 
-    def plan(self, settings, claims):
-        self.planned.append((sorted(settings), claims))
+    def plan(self, conditions, claims):
+        self.planned.append((sorted(conditions), claims))
 
     def trained(self, name, done, total):
         assert done >= self.trained_.get(name, 0)
@@ -254,18 +254,18 @@ def test_so_few_seeds_that_anything_is_possible():
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_every_study_is_whole(scale):
     for study in STUDIES.values():
-        settings = study.settings(scale)
-        needed = {name for test in study.tests for name in test.settings(settings)}
-        assert needed == set(settings), "every setting is needed by some claim"
-        assert all(setting.seeds >= 8 for setting in settings.values())
+        conditions = study.conditions(scale)
+        needed = {name for test in study.tests for name in test.pick_conditions(conditions)}
+        assert needed == set(conditions), "every condition is needed by some claim"
+        assert all(condition.seeds >= 8 for condition in conditions.values())
     assert [test.claim.id for test in STUDIES["remember"].tests] == [f"R{i}" for i in range(1, 20)]
 
 
-def test_full_scale_has_the_source_budget_and_the_promised_seeds():
-    settings = find_study("remember").settings("full")
-    for name, setting in settings.items():
-        assert 0.999 < setting.spec.steps * setting.spec.batch / 5_000_000 <= 1, name
-        assert setting.seeds >= (
+def test_full_scale_has_the_paper_budget_and_the_promised_seeds():
+    conditions = find_study("remember").conditions("full")
+    for name, condition in conditions.items():
+        assert 0.999 < condition.spec.steps * condition.spec.batch / 5_000_000 <= 1, name
+        assert condition.seeds >= (
             256 if name in ("repeat/d16h1", "repeat/d32h1", "repeat/d32h2") else 64
         )
 

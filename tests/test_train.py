@@ -272,7 +272,7 @@ def test_frozen_parameters_stay_and_the_others_move():
         assert np.array_equal(value[0, 0], value[0, -1]) == stays, name
 
 
-def test_a_diverged_seed_is_told_and_does_not_touch_its_neighbours():
+def test_a_diverged_seed_is_told_and_does_not_touch_its_neighbors():
     wild = SMALL.model_copy(update={"optimizer": Adam(lr=1e18)})
     run = fit(wild, [0])
     assert run.outcome(0) == "diverged"

@@ -24,8 +24,7 @@ from mnemoscope.store import Store
 from mnemoscope.studies.claims import SCALES
 from mnemoscope.studies.library.walk import judges, published
 from mnemoscope.studies.library.walk.chosen import tokens_of
-from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE
-from mnemoscope.studies.library.walk.conditions import settings as walk_settings
+from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, build_conditions
 from mnemoscope.tasks import Cycle, Permutation
 from mnemoscope.training.spec import Spec
 
@@ -384,11 +383,12 @@ def loss_on_a_circle(length):
 
 def learned(scale, lengths):
     """Evidence whose seeds stand on circles so large, and whose other readings say nothing."""
-    settings = walk_settings(scale)
-    models = [on_a_circle(settings[ABC].spec, length) for length in lengths]
-    runs = {ABC: planted(settings[ABC].spec, len(models), params=models)}
+    conditions = build_conditions(scale)
+    models = [on_a_circle(conditions[ABC].spec, length) for length in lengths]
+    runs = {ABC: planted(conditions[ABC].spec, len(models), params=models)}
     runs |= {
-        name: planted(settings[name].spec, 8, params=silent(settings[name].spec)) for name in OTHERS
+        name: planted(conditions[name].spec, 8, params=silent(conditions[name].spec))
+        for name in OTHERS
     }
     return evidence_of(runs, scale)
 
@@ -402,7 +402,7 @@ LARGE, SMALL, NONE = (
 
 @pytest.fixture(scope="module")
 def cycles():
-    """What `cycle` reads in every setting: in the large, the small and the silent circle, and in silent other readings."""
+    """What `cycle` reads in every condition: in the large, the small and the silent circle, and in silent other readings."""
     evidence = learned("full", [LARGE, SMALL, NONE])
     return {name: evidence.measure(name, judges.cycle) for name in (ABC, *OTHERS)}
 
@@ -415,7 +415,7 @@ def test_losses_of_planted_circles_are_what_they_should_be(cycles):
     np.testing.assert_allclose(found["loss"], expected, rtol=0.01)
     assert expected[2] == np.log(3)
     np.testing.assert_allclose(
-        found["right"], [1, 1, 1 / 3]
+        found["accuracy"], [1, 1, 1 / 3]
     )  # a silent model says A, which is right for one token in three
     for name in OTHERS:
         np.testing.assert_allclose(cycles[name]["loss"], np.log(3), rtol=1e-5)
@@ -435,7 +435,7 @@ def test_learning_the_cycle_is_judged_by_its_loss(large, full, quick, cycles):
             measured[name, judges.cycle] = rows_of(cycles[name], range(8))
         for scale, verdict in zip(SCALES, (quick, full), strict=True):
             outcome = judges.learns(
-                evidence_of(scale=scale, measured=measured, settings=walk_settings(scale))
+                evidence_of(scale=scale, measured=measured, conditions=build_conditions(scale))
             )
             assert outcome.verdict == verdict
             assert outcome.value == large / SEEDS
@@ -472,19 +472,21 @@ def looks_at_itself(spec):
 @pytest.fixture(scope="module")
 def five_dimensions():
     """What `cycle` reads in three models of five dimensions, in which each thing has a direction of its own."""
-    spec = walk_settings("full")[ABC].spec
+    spec = build_conditions("full")[ABC].spec
     spec = spec.model_copy(update={"model": spec.model.model_copy(update={"d_model": 5})})
     models = [looks_at_itself(spec), looks_back(spec), silent(spec)]
     return evidence_of({ABC: planted(spec, 3, params=models)}).measure(ABC, judges.cycle)
 
 
 def test_the_planted_models_need_what_they_should(five_dimensions):
-    np.testing.assert_allclose(five_dimensions["right"], [1, 1, 1 / 3])
+    np.testing.assert_allclose(five_dimensions["accuracy"], [1, 1, 1 / 3])
     # one token is followed by A, and the first of three positions looks at itself anyway: 1/3 + 2/3 * 1/3
     np.testing.assert_allclose(
-        five_dimensions["right last token"], [1, 1 / 3 + 2 / 3 * 1 / 3, 1 / 3], rtol=1e-6
+        five_dimensions["accuracy last token"], [1, 1 / 3 + 2 / 3 * 1 / 3, 1 / 3], rtol=1e-6
     )
-    np.testing.assert_allclose(five_dimensions["right no attention"], [1, 1 / 3, 1 / 3], rtol=1e-6)
+    np.testing.assert_allclose(
+        five_dimensions["accuracy no attention"], [1, 1 / 3, 1 / 3], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -505,7 +507,9 @@ def test_needing_the_last_token_alone_is_judged_among_those_who_answer(
 ):
     """W5."""
     found = rows_of(five_dimensions, [0] * itself + [1] * back + [2] * mute)
-    evidence = evidence_of(measured={(ABC, judges.cycle): found}, settings=walk_settings("full"))
+    evidence = evidence_of(
+        measured={(ABC, judges.cycle): found}, conditions=build_conditions("full")
+    )
     outcome = judges.facts(evidence)
     assert outcome.verdict == verdict
     if verdict == "undecided":

@@ -22,6 +22,7 @@ from mnemoscope.cli.store import check, runs
 from mnemoscope.cli.studies import list_, run
 from mnemoscope.cli.visualize import explore, site, walk
 from mnemoscope.core.errors import Notice, UserError
+from mnemoscope.core.legacy import OPTION_NAMES
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_,
@@ -63,6 +64,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     _print_notices()
     try:
+        _refuse_old_options(sys.argv[1:])
         tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="mnemoscope", description=DESCRIPTION)
     except KeyboardInterrupt:
         print(
@@ -76,6 +78,14 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
+
+
+def _refuse_old_options(arguments: list[str]) -> None:
+    """Raise where an argument is an option that now has another name."""
+    for argument in arguments:
+        option = argument.split("=")[0]
+        if option in OPTION_NAMES:
+            raise UserError(f"unknown option {option} (did you mean {OPTION_NAMES[option]}?)")
 
 
 def _print_notices() -> None:

@@ -1,4 +1,4 @@
-"""The command `memories grid`: any cell of the grid of optimised memories."""
+"""The command `memories grid`: any cell of the grid of optimized memories."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -26,7 +26,7 @@ def memories(
     learned: bool = False,
     seeds: int = 10,
 ) -> None:
-    """Ask for any cell of the grid of optimised memories: its mean error over seeds, with its
+    """Ask for any cell of the grid of optimized memories: its mean error over seeds, with its
     interval.
 
     100 inputs with probabilities proportional to x^-2 and the answer x mod 5, random embeddings in
@@ -40,11 +40,11 @@ def memories(
         batch: Draws in a step.
         samples: Draws in all, a multiple of the batch.
         optimizer: sgd or adam.
-        norm: Normalise what the matrix returns before it is read out.
+        norm: Normalize what the matrix returns before it is read out.
         learned: Train the embeddings too.
         seeds: How many, from 42 on.
     """
-    from mnemoscope.studies.library.memories.optimised import SEEDS, Cell, errors
+    from mnemoscope.studies.library.memories.optimized import SEEDS, Cell, errors
 
     check_seeds(seeds)
     cell = Cell(

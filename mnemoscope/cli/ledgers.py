@@ -176,13 +176,13 @@ def figure(
 def _draw(study: str, claim: str, scale: Scale, store: Path) -> "dict[str, Figure]":
     """The figures of a judged claim by kind, that of its seeds first."""
     from mnemoscope.report.figures import claim_figures
-    from mnemoscope.report.results import evidence, pictures
-    from mnemoscope.studies.about import panels
+    from mnemoscope.report.results import evidence, read_plots
     from mnemoscope.studies.claims import Plots
+    from mnemoscope.studies.presentation import load_panels
 
     by_seed = evidence(store, study, scale).get(claim, {})
-    more = pictures(store, study, scale).get(claim, Plots())
-    return claim_figures(claim, panels(study).get(claim, ()), by_seed, more)
+    plots = read_plots(store, study, scale).get(claim, Plots())
+    return claim_figures(claim, load_panels(study).get(claim, ()), by_seed, plots)
 
 
 def _study_names(study: str) -> list[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def profile(
     study: Annotated[str, tyro.conf.Positional],
     /,
-    setting: str = "",
+    condition: str = "",
     scale: Scale = "quick",
     seeds: int = 0,
     trace: Path | None = None,
@@ -25,14 +25,14 @@ def profile(
 
     Args:
         study: The study whose training is timed.
-        setting: One of the study's settings, such as repeat/d32h2. Nothing: its largest at this
+        condition: One of the study's conditions, such as repeat/d32h2. Nothing: its largest at this
             scale.
-        scale: quick or full: decides the batch size and the settings.
-        seeds: Seeds trained together. 0: one for each device, or the setting's own number on an
+        scale: quick or full: decides the batch size and the conditions.
+        seeds: Seeds trained together. 0: one for each device, or the condition's own number on an
             accelerator.
         trace: Also write a trace of 20 steps into this folder, for Perfetto or TensorBoard.
     """
-    name, chosen = _choose_setting(study, setting, scale)
+    name, chosen = _choose_condition(study, condition, scale)
     if not 0 <= seeds <= MAX_SEEDS:
         raise UserError(f"--seeds must be 1 to {MAX_SEEDS:,} (or 0 for the default), got {seeds}")
 
@@ -57,21 +57,21 @@ def profile(
         )
 
 
-def _choose_setting(study: str, name: str, scale: Scale) -> "tuple[str, Setting]":
-    """The setting of this name, or else the one with the widest model."""
+def _choose_condition(study: str, name: str, scale: Scale) -> "tuple[str, Condition]":
+    """The condition of this name, or else the one with the widest model."""
     from mnemoscope.studies.discover import find_study
 
-    settings = find_study(study).settings(scale)
-    if not settings:
+    conditions = find_study(study).conditions(scale)
+    if not conditions:
         raise UserError(f"study {study!r} trains no transformer, so there is no step to profile")
-    if name and name not in settings:
-        raise UserError(unknown("setting", name, settings))
-    chosen = name or max(settings, key=lambda name: settings[name].spec.model.d_model)
-    return chosen, settings[chosen]
+    if name and name not in conditions:
+        raise UserError(unknown("condition", name, conditions))
+    chosen = name or max(conditions, key=lambda name: conditions[name].spec.model.d_model)
+    return chosen, conditions[chosen]
 
 
-def _default_seeds(setting: "Setting") -> int:
+def _default_seeds(condition: "Condition") -> int:
     """As many seeds as a training would take at once: one a core, or all on an accelerator."""
     import jax
 
-    return jax.device_count() if jax.default_backend() == "cpu" else setting.seeds
+    return jax.device_count() if jax.default_backend() == "cpu" else condition.seeds

@@ -47,7 +47,7 @@ def _claims_table(study: "Study", store: Path) -> "Table":
         "what is claimed",
         title=f"{study.name}: {study.title}",
         title_justify="left",
-        caption=f"source: {study.source}",
+        caption=f"paper: {study.paper}",
         caption_justify="left",
     )
     verdicts = {
@@ -85,8 +85,8 @@ def run(
 
     Args:
         study: The study's name, or "all".
-        scale: quick: minutes on a laptop. full: the source's own budget, for a GPU.
-        seeds: Seeds for every setting, instead of the study's own numbers (fewer than 8 settle
+        scale: quick: minutes on a laptop. full: the paper's own budget, for a GPU.
+        seeds: Seeds for every condition, instead of the study's own numbers (fewer than 8 settle
             nothing).
         claims: Judge only these, separated by commas: R8,R13.
         corpus: A text file whose characters take the place of tiny Shakespeare's, for studies of
@@ -104,7 +104,7 @@ def run(
     chosen = _choose_studies(study, claim_ids, corpus, model)
     for each in chosen:  # both refuse here what would otherwise fail after hours of training
         each.pick(claim_ids)
-        each.settings(scale)
+        each.conditions(scale)
     _check_options(seeds, follow, cluster, block_timeout)
 
     from mnemoscope.execution.local import compile_cache_dir, use_all_devices
@@ -126,7 +126,7 @@ class _Plan(NamedTuple):
     scale: Scale
     """How much is trained."""
     seeds: int | None
-    """Seeds for every setting; None leaves each its own number."""
+    """Seeds for every condition; None leaves each its own number."""
     claim_ids: tuple[str, ...]
     """The claims to judge; empty for all of them."""
     sink: "Sink | None"

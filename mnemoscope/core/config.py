@@ -1,6 +1,6 @@
 """Strict, frozen configuration.
 
-Most defects of this field are silence: a misspelt key that vanishes, a size that cannot be. Every
+Most defects of this field are silence: a misspelled key that vanishes, a size that cannot be. Every
 piece of configuration is therefore a `Strict` model: frozen (so it can be hashed and handed to
 `jit` as a constant), with unknown keys refused by name, and with one canonical JSON text from which
 its identity is computed.

@@ -58,7 +58,7 @@ TRAINING = (
     "training/worlds.py",
 )
 READ = (".py", ".csv", ".txt")  # programs, and the data that they read
-# JAX's own way to ask XLA for less optimisation: sums come in another order
+# JAX's own way to ask XLA for less optimization: sums come in another order
 LAZY_COMPILER = "jax_disable_most_optimizations"
 # they share out the work, or say more; the numbers stay as they are
 HARMLESS = re.compile(r"--xla_(force_host_platform_device_count|cpu_multi_thread_eigen|dump\w*)\b")

@@ -47,7 +47,7 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> S
 
 
 def verdict(name: str) -> Safe:
-    """A verdict in its colour."""
+    """A verdict in its color."""
     color = VERDICTS.get(name, "inherit")
     return Safe(f'<b style="color: {color}">{escape(name)}</b>')
 

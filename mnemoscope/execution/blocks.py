@@ -16,7 +16,7 @@ SMALLEST_ON_ACCELERATOR = 256  # fewer seeds leave an accelerator idle (BENCHMAR
 class Lacking(NamedTuple):
     """Seeds of one Spec that the store does not hold."""
 
-    name: str  # of the setting, for people
+    name: str  # of the condition, for people
     spec: Spec  # what is trained
     seeds: set[int]  # those that are missing
 
@@ -31,7 +31,7 @@ class Block:
     """Consecutive seeds of one Spec, and what became of them."""
 
     number: int  # by which a worker's signs of life name it
-    name: str  # of the setting, for people
+    name: str  # of the condition, for people
     spec: Spec  # what is trained
     seeds: list[int]  # consecutive
     landed: bool = False  # whether its seeds are stored

@@ -84,7 +84,7 @@ def greet() -> dict[str, Any]:
         return {"agree": _must_agree(), "accelerator": accelerator, "devices": jax.device_count()}
     except (
         Exception
-    ) as error:  # in words: an exception that cannot be serialised leaves a Dask worker mute
+    ) as error:  # in words: an exception that cannot be serialized leaves a Dask worker mute
         return {"error": _line(error)}
 
 
@@ -191,16 +191,16 @@ class Cluster:
         self.say = say
 
     def train(self, store: Store, wanted: Mapping[str, tuple[Spec, Sequence[int]]]) -> None:
-        """Train every seed that the store lacks, all settings at once.
+        """Train every seed that the store lacks, all conditions at once.
 
         Raises for blocks that failed three times, at the end.
 
         Args:
             store: where everything is kept.
-            wanted: Spec and seeds of each setting, by its name.
+            wanted: Spec and seeds of each condition, by its name.
         """
         program = trained_by().program()
-        lacking: dict[str, Lacking] = {}  # by digest: two settings may share a Spec
+        lacking: dict[str, Lacking] = {}  # by digest: two conditions may share a Spec
         for name, (spec, seeds) in wanted.items():
             _, missing = store.blocks(spec, seeds, program)
             if missing:

@@ -182,7 +182,7 @@ def load_or_train(
         seeds: those that are wanted.
         progress: called with optimizer steps done and in total, of all seeds that are trained here.
         sink: follows each block, under the name and its seeds.
-        name: of the setting, for people; the digest of the Spec, unless told otherwise.
+        name: of the condition, for people; the digest of the Spec, unless told otherwise.
     """
     name = name or spec.digest()
 

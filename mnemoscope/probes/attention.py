@@ -1,7 +1,7 @@
 """Where heads look: the mean pattern over a list of sequences, and the mass on each role.
 
 In one layer, a row of the pattern acts only on the answer at its own position. The rows at outputs
-y therefore cannot change any answer that is scored; they are reported because sources describe
+y therefore cannot change any answer that is scored; they are reported because papers describe
 them.
 """
 

@@ -33,7 +33,7 @@ class _Asked(NamedTuple):
 
 
 def distraction(task: Bigrams, model: Transformer, sample: int) -> dict[str, Float[Array, ""]]:
-    """P(right), P(noise), share of right answers, both margins, and attention on what is right and
+    """P(right), P(noise), accuracy, both margins, and attention on what is right and
     on noise.
 
     Args:
@@ -92,7 +92,7 @@ def _answers_and_margins(
     return {
         "P(right)": _mean(picked(told), asked),
         "P(noise)": _mean(told[:, :, task.noise_token], asked),
-        "right": _mean(logits.argmax(axis=-1) == right, asked),
+        "accuracy": _mean(logits.argmax(axis=-1) == right, asked),
         "margin of feed-forward": -_mean(fed_margin, asked),
         "margin of attention": _mean(attended_margin, asked),
     }

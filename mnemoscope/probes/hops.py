@@ -1,4 +1,4 @@
-"""What a model knows of hops: the share of right answers by number of hops, by where they are read,
+"""What a model knows of hops: accuracy by number of hops, by where they are read,
 and with a layer silenced.
 
 Everything is read on one fixed sample of contexts, at every position. The level of 2^j hops is j.
@@ -20,7 +20,7 @@ SAMPLE_KEY = 2**31 - 1
 def read_after(
     task: Hops, model: Transformer, world: HopWorld, edits: Iterable[Edit] = ()
 ) -> Float[Array, "layer level"]:
-    """The share of right answers to each level when it is read after each layer.
+    """Accuracy on each level when it is read after each layer.
 
     Args:
         task: draws contexts and knows the answers.

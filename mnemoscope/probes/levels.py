@@ -58,7 +58,7 @@ def first_fall(
 def above_chance(
     recall: Float[np.ndarray, "..."], candidates: int | Float[np.ndarray, "..."]
 ) -> Float[np.ndarray, "..."]:
-    """A share of right answers on a scale on which guessing among so many candidates is 0 and
+    """Accuracy on a scale on which guessing among so many candidates is 0 and
     perfect is 1.
 
     Six digits, so that two of five (a quarter of the way) is no more than a quarter, whatever

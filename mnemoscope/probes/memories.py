@@ -9,7 +9,7 @@ With rows as vectors, tokens e, positions p and read-out directions u (columns o
     layer-0 keys     argmax_s  p_t . p_s W_K0  =  t - 1          over positions t from 1 up to some
                                                                  last one
 
-Each is a share of right answers; chance is one over the number of candidates. Layers are counted
+Each is an accuracy; chance is one over the number of candidates. Layers are counted
 from 0.
 """
 

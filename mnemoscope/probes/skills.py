@@ -1,4 +1,4 @@
-r"""What a model can do, measured on every sequence of a list: right answers, distance from a
+r"""What a model can do, measured on every sequence of a list: accuracy, distance from a
 posterior, recall.
 
 Probabilities are read at the positions where the task asks (axis `step`). For p the model's and p*
@@ -58,10 +58,10 @@ def answers(
     return jax.nn.softmax(logits[:, jnp.array(task.loss_positions)], axis=-1)
 
 
-def right(
+def accuracy(
     p: Float[Array, "batch step vocab"], tokens: Int[Array, "batch length"]
 ) -> Float[Array, "step"]:
-    """Share of sequences answered right, by step."""
+    """Accuracy: the share of sequences whose most probable answer is right, by step."""
     return (p.argmax(axis=-1) == tokens[:, 1::2]).mean(axis=0)
 
 
@@ -106,8 +106,8 @@ def both_skills(
     new = task.list_tokens(split.held_out, (task.n_symbols - 1,))
     again = task.list_tokens(split.held_out, (source,))
     return {
-        "elimination": right(answers(task, model, new, edits), new)[-1],
-        "recall": right(answers(task, model, again, edits), again)[-1],
+        "elimination": accuracy(answers(task, model, new, edits), new)[-1],
+        "recall": accuracy(answers(task, model, again, edits), again)[-1],
     }
 
 
@@ -125,7 +125,7 @@ def report_card(task: Permutation, model: Transformer, split: Split) -> dict[str
     p = answers(task, model, new)
     exact = jax.vmap(task.posterior)(new[:, :-1])
     mae, max_ae = errors(p, exact)
-    card = {"right": right(p, new), "loss": loss(p, new), "mae": mae, "max_ae": max_ae}
+    card = {"accuracy": accuracy(p, new), "loss": loss(p, new), "mae": mae, "max_ae": max_ae}
 
     def repeated(tokens: Array) -> dict[str, Array]:
         p = answers(task, model, tokens)
@@ -133,7 +133,7 @@ def report_card(task: Permutation, model: Transformer, split: Split) -> dict[str
         mae, max_ae = errors(p, exact)
         unused = unused_value(task, tokens)
         return {
-            "recall": right(p, tokens)[-1],
+            "recall": accuracy(p, tokens)[-1],
             "repeat_loss": loss(p, tokens),
             "p_unused": jnp.take_along_axis(p[:, -1], unused[:, None], axis=-1).mean(),
             "says_unused": (p[:, -1].argmax(axis=-1) == unused).mean(),
@@ -169,6 +169,6 @@ def against_training(task: Permutation, model: Transformer, split: Split) -> dic
     return {
         "mae_all": errors(p, jnp.where(fits, by_all, jnp.nan))[0],
         "mae_training": errors(p, by_training)[0],
-        "right_training": right(jnp.nan_to_num(by_training), held),
+        "accuracy_training": accuracy(jnp.nan_to_num(by_training), held),
         "trained_loss": loss(answers(task, model, trained), trained),
     }

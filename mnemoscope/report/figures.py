@@ -1,8 +1,8 @@
-"""Figures: every seed of a claim as a dot, the median as a line, the source's figure as a diamond.
+"""Figures: every seed of a claim as a dot, the median as a line, the paper's figure as a diamond.
 
-Figures are the same bytes for the same numbers. Inside a page their ink is the page's own colour,
-so that they can be read in light and dark; alone they are black on white. Colours are Okabe and
-Ito's, told apart by colour-blind readers.
+Figures are the same bytes for the same numbers. Inside a page their ink is the page's own color,
+so that they can be read in light and dark; alone they are black on white. Colors are Okabe and
+Ito's, told apart by color-blind readers.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ import numpy as np
 from mnemoscope.core.errors import UserError
 from mnemoscope.report.output import writing
 from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure, panels_of
-from mnemoscope.studies.about import Panel
 from mnemoscope.studies.claims import Plots
 from mnemoscope.studies.library.walk import published
+from mnemoscope.studies.presentation import Panel
 
 INK = "#1c1e21"
 SEED = "#0072b2"
-SOURCE = "#d55e00"
+PUBLISHED = "#d55e00"
 FORMATS = ("svg", "pdf", "png")
 # spreads dots evenly without chance: the fractional parts of its multiples
 GOLDEN = (5**0.5 - 1) / 2
@@ -82,8 +82,8 @@ def seeds_figure(panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]
         Line2D([], [], ls="", marker="o", ms=4, color=SEED, alpha=0.6, label="one seed"),
         Line2D([], [], ls="", marker="|", ms=11, mew=2, color=INK, label="median"),
     ]
-    if any(panel.source for panel in panels):
-        handles.append(Line2D([], [], ls="", marker="D", ms=6, color=SOURCE, label="the source"))
+    if any(panel.published for panel in panels):
+        handles.append(Line2D([], [], ls="", marker="D", ms=6, color=PUBLISHED, label="the paper"))
     figure.legend(
         handles=handles,
         loc="outside upper right",
@@ -96,8 +96,8 @@ def seeds_figure(panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]
 
 
 def _dots(ax: Any, panel: Panel, series: Mapping[str, np.ndarray]) -> None:
-    """Every seed of every series, their medians, and what the source says."""
-    every = np.concatenate([*series.values(), list(panel.source.values())])
+    """Every seed of every series, their medians, and what the paper says."""
+    every = np.concatenate([*series.values(), list(panel.published.values())])
     positive = every[every > 0]
     # a logarithmic axis has no zero: it is drawn at the left edge
     floor = min(positive.min(), 1e-3) / 2 if panel.log and len(positive) else 0.0
@@ -118,9 +118,9 @@ def _dots(ax: Any, panel: Panel, series: Mapping[str, np.ndarray]) -> None:
         )
         median = [np.median(values)]
         ax.plot(median, [row], ls="", marker="|", ms=16, mew=2, color=INK, clip_on=False)
-        if name in panel.source:
-            said = [panel.source[name]]
-            ax.plot(said, [row], ls="", marker="D", ms=6, color=SOURCE, clip_on=False)
+        if name in panel.published:
+            said = [panel.published[name]]
+            ax.plot(said, [row], ls="", marker="D", ms=6, color=PUBLISHED, clip_on=False)
     if panel.log:
         ax.set_xscale("log")
     if panel.limits:
@@ -157,7 +157,7 @@ def _counts() -> Any:
     held = 24 * 120
     style = {"ha": "center", "va": "center", "color": "white"}
     ax.barh([0], [trained], color=SEED)
-    ax.barh([0], [held], left=[trained], color=SOURCE)
+    ax.barh([0], [held], left=[trained], color=PUBLISHED)
     ax.text(trained // 2, 0, "96 trained mappings: 11,520", **style)
     ax.text(trained + held // 2, 0, "24 held out:\n2,880", **style)
     ax.set(xlabel="sequences", yticks=[], xlim=(0, 14400))
@@ -173,11 +173,11 @@ def _published_sums() -> Any:
         said = published.INPUTS[i]
         ax.annotate("", token, (0, 0), arrowprops={"arrowstyle": "->", "color": SEED})
         ax.annotate("", token + place, token, arrowprops={"arrowstyle": "->", "color": INK})
-        ax.plot(*said, ls="", marker="x", ms=8, mew=2, color=SOURCE)
+        ax.plot(*said, ls="", marker="x", ms=8, mew=2, color=PUBLISHED)
         ax.annotate(name, said, xytext=(8, 4), textcoords="offset points")
     ax.plot([], [], color=SEED, label="embedding")
     ax.plot([], [], color=INK, label="position")
-    ax.plot([], [], ls="", marker="x", mew=2, color=SOURCE, label="published input")
+    ax.plot([], [], ls="", marker="x", mew=2, color=PUBLISHED, label="published input")
     ax.legend(frameon=False, fontsize=8, loc="lower right")
     ax.set(aspect="equal", xlabel="first dimension", ylabel="second dimension")
     ax.set(xlim=(-3, 2.6), ylim=(-1.4, 2.9))
@@ -189,11 +189,11 @@ def _published_directions() -> Any:
     figure, [[ax]] = panels_of(1, 1, (4.2, 3.4))
     angles = np.linspace(-np.pi, np.pi, 2000)
     winners = (published.W_U @ np.stack([np.cos(angles), np.sin(angles)])).argmax(axis=0)
-    for token, colour in enumerate((SEED, "#e69f00", "#009e73")):
+    for token, color in enumerate((SEED, "#e69f00", "#009e73")):
         sector = angles[winners == token]
         turn = np.flatnonzero(np.diff(sector) > 0.1)
         for part in np.split(sector, turn + 1):
-            ax.fill([0, *3 * np.cos(part)], [0, *3 * np.sin(part)], color=colour, alpha=0.25, lw=0)
+            ax.fill([0, *3 * np.cos(part)], [0, *3 * np.sin(part)], color=color, alpha=0.25, lw=0)
         middle = np.angle(np.exp(1j * sector).mean())
         label = f"read as {published.NAMES[token]}"
         ax.text(1.7 * np.cos(middle), 1.7 * np.sin(middle), label, ha="center", va="center")
@@ -217,7 +217,7 @@ EXACT = {
 
 @style()
 def claim_figures(
-    claim: str, panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]], pictures: Plots
+    claim: str, panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]], plots: Plots
 ) -> dict[str, Any]:
     """A claim's figures by kind: its seeds, its curves, its attention maps, its grids.
 
@@ -227,14 +227,14 @@ def claim_figures(
         claim: Its id.
         panels: How its series are drawn.
         by_seed: Each seed's outcomes, by series.
-        pictures: Curves, maps and grids.
+        plots: Curves, maps and grids.
     """
     found: dict[str, Any] = {}
     # between two dollars Matplotlib reads a formula, and fails on one that is none
     by_seed = {name.replace("$", r"\$"): values for name, values in by_seed.items()}
-    text = pictures.model_dump_json()
+    text = plots.model_dump_json()
     if "$" in text:
-        pictures = Plots.model_validate_json(text.replace("$", r"\\$"))
+        plots = Plots.model_validate_json(text.replace("$", r"\\$"))
 
     def of(kind: str) -> list[Panel]:
         return [panel for panel in panels if panel.kind == kind]
@@ -243,12 +243,12 @@ def claim_figures(
         found["seeds"] = EXACT[claim]()
     elif by_seed:
         found["seeds"] = seeds_figure(of("seeds"), by_seed)
-    if pictures.curves:
-        found["curves"] = curves_figure(of("curves"), pictures.curves)
-    if pictures.maps:
-        found["maps"] = maps_figure(pictures.maps)
-    if pictures.grids:
-        found["grids"] = grids_figure(of("grid"), pictures.grids)
+    if plots.curves:
+        found["curves"] = curves_figure(of("curves"), plots.curves)
+    if plots.maps:
+        found["maps"] = maps_figure(plots.maps)
+    if plots.grids:
+        found["grids"] = grids_figure(of("grid"), plots.grids)
     return found
 
 
@@ -331,7 +331,7 @@ def svg(figure: Any, salt: str, label: str) -> str:
     text = _lighter(text, salt)
     text = text.replace(INK, "currentColor")
     text = text.replace(SEED, f"var(--seed, {SEED})")
-    text = text.replace(SOURCE, f"var(--source, {SOURCE})")
+    text = text.replace(PUBLISHED, f"var(--source, {PUBLISHED})")
     name = escape(label, quote=True)
     return text.replace("<svg", f'<svg role="img" aria-label="{name}"', 1)
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.studies.about import Panel
 from mnemoscope.studies.claims import AttentionMap, Curve, Grid
+from mnemoscope.studies.presentation import Panel
 
 INK = "#1c1e21"
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
 COLUMNS = 3  # panels beside each other
 POINTS = 50  # of a curve: more would weigh on the page and not be seen
 FEW = 10  # points of a curve, below which each is marked
@@ -41,7 +41,7 @@ def panels_of(
 
 
 def _label(name: str) -> str:
-    """`setting: series` is drawn in a panel of its setting, so the legend says the series alone."""
+    """The series of `condition: series`: the panel of the condition says the rest."""
     return name.rsplit(": ", 1)[-1]
 
 
@@ -62,15 +62,15 @@ def _plain(axis: Any) -> None:
         axis.set_minor_locator(NullLocator())
 
 
-def _legend(figure: Any, colours: Mapping[str, str]) -> None:
+def _legend(figure: Any, colors: Mapping[str, str]) -> None:
     """One legend for all panels."""
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], color=colour, lw=2, label=name) for name, colour in colours.items()]
+    handles = [Line2D([], [], color=color, lw=2, label=name) for name, color in colors.items()]
     figure.legend(
         handles=handles,
         loc="outside upper right",
-        ncols=len(colours),
+        ncols=len(colors),
         frameon=False,
         fontsize=8,
     )
@@ -79,8 +79,8 @@ def _legend(figure: Any, colours: Mapping[str, str]) -> None:
 def curves_figure(panels: Sequence[Panel], curves: Mapping[str, Curve]) -> Any:
     """A panel for each, one line for each series.
 
-    The same series has the same colour in all of them. With more series than colours, each panel
-    has its own legend and begins with the first colour.
+    The same series has the same color in all of them. With more series than colors, each panel
+    has its own legend and begins with the first color.
     """
     chosen = [(panel, panel.chosen(tuple(curves))) for panel in panels]
     shown = [(panel, names) for panel, names in chosen if names]
@@ -90,29 +90,29 @@ def curves_figure(panels: Sequence[Panel], curves: Mapping[str, Curve]) -> Any:
     rows = -(-len(shown) // columns)
     figure, axes = panels_of(rows, columns, (7.0, 0.5 + 2.1 * rows))
     labels = list(dict.fromkeys(_label(name) for _, names in shown for name in names))
-    colours = {label: COLOURS[i % len(COLOURS)] for i, label in enumerate(labels)}
-    together = len(labels) <= len(COLOURS)
+    colors = {label: COLORS[i % len(COLORS)] for i, label in enumerate(labels)}
+    together = len(labels) <= len(COLORS)
     for ax, (panel, names) in zip(axes.flat, shown, strict=False):
         for i, name in enumerate(names):
-            colour = colours[_label(name)] if together else COLOURS[i % len(COLOURS)]
-            _line(ax, curves[name], _label(name), colour)
+            color = colors[_label(name)] if together else COLORS[i % len(COLORS)]
+            _line(ax, curves[name], _label(name), color)
         _curve_axes(ax, panel)
         if not together and len(names) > 1:
             ax.legend(frameon=False, fontsize=7)
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
     if together:
-        _legend(figure, colours)
+        _legend(figure, colors)
     return figure
 
 
-def _line(ax: Any, curve: Curve, label: str, colour: str) -> None:
+def _line(ax: Any, curve: Curve, label: str, color: str) -> None:
     """A curve and its band."""
     every = slice(None, None, max(1, len(curve.steps) // POINTS))
     steps = curve.steps[every]
-    ax.fill_between(steps, curve.low[every], curve.high[every], color=colour, alpha=0.2, lw=0)
+    ax.fill_between(steps, curve.low[every], curve.high[every], color=color, alpha=0.2, lw=0)
     dots = {"marker": "o", "ms": 3} if len(steps) < FEW else {}
-    ax.plot(steps, curve.mean[every], color=colour, lw=1.5, label=label, **dots)
+    ax.plot(steps, curve.mean[every], color=color, lw=1.5, label=label, **dots)
 
 
 def _curve_axes(ax: Any, panel: Panel) -> None:
@@ -147,7 +147,7 @@ def maps_figure(maps: Mapping[str, AttentionMap]) -> Any:
             for column, weight in enumerate(weights[: row + 1]):
                 if weight >= 0.02:
                     cells.append((column, row))
-                    faces.append((*to_rgb(COLOURS[0]), min(weight, 1.0)))
+                    faces.append((*to_rgb(COLORS[0]), min(weight, 1.0)))
         _add_squares(ax, cells, facecolors=faces, lw=0)
         n = len(found.tokens)
         ends = [-0.5, n - 0.5]
@@ -171,7 +171,7 @@ def _add_squares(ax: Any, cells: Sequence[Point], **style: Any) -> None:
 
 
 def grids_figure(panels: Sequence[Panel], grids: Mapping[str, Grid]) -> Any:
-    """A square for each row and column: the fuller its colour, the larger its value.
+    """A square for each row and column: the fuller its color, the larger its value.
 
     The first row is at the bottom.
     """
@@ -183,13 +183,13 @@ def grids_figure(panels: Sequence[Panel], grids: Mapping[str, Grid]) -> Any:
     tallest = max(len(grids[name].rows) for _, name in shown)
     figure, axes = panels_of(rows, columns, (7.0, rows * (1.1 + 0.24 * tallest)))
     labels = list(dict.fromkeys(label for _, name in shown for label in grids[name].lines))
-    # the first colour is that of the squares
-    colours = {label: COLOURS[1 + i % (len(COLOURS) - 1)] for i, label in enumerate(labels)}
+    # the first color is that of the squares
+    colors = {label: COLORS[1 + i % (len(COLORS) - 1)] for i, label in enumerate(labels)}
     for ax, (panel, name) in zip(axes.flat, shown, strict=False):
         grid = grids[name]
         _squares(ax, panel, grid, write=columns * len(grid.columns) <= LEGIBLE)
         for label, points in grid.lines.items():
-            ax.plot(*zip(*points, strict=True), color=colours[label], lw=1.5)
+            ax.plot(*zip(*points, strict=True), color=colors[label], lw=1.5)
         crowded = columns * sum(map(len, grid.columns)) > 60
         alone = len(panel.chosen(tuple(grids))) == 1
         _grid_axes(ax, panel, grid, apply_rotary=crowded)
@@ -197,7 +197,7 @@ def grids_figure(panels: Sequence[Panel], grids: Mapping[str, Grid]) -> Any:
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
     if labels:
-        _legend(figure, colours)
+        _legend(figure, colors)
     return figure
 
 
@@ -213,7 +213,7 @@ def _grid_axes(ax: Any, panel: Panel, grid: Grid, *, apply_rotary: bool) -> None
 
 
 def _squares(ax: Any, panel: Panel, grid: Grid, *, write: bool) -> None:
-    """The cells of a grid and, beside them, the scale of their colours."""
+    """The cells of a grid and, beside them, the scale of their colors."""
     from matplotlib.colors import to_rgb
 
     cells = [(c, r, v) for r, row in enumerate(grid.values) for c, v in enumerate(row)]
@@ -221,13 +221,13 @@ def _squares(ax: Any, panel: Panel, grid: Grid, *, write: bool) -> None:
     low, high = panel.limits or (min(known, default=0.0), max(known, default=1.0))
     scale = np.log if panel.log else float
 
-    def colour(v: float) -> tuple[float, ...]:
-        part = 0.0  # what is below the scale (zero on a logarithmic one) has its lowest colour
+    def color(v: float) -> tuple[float, ...]:
+        part = 0.0  # what is below the scale (zero on a logarithmic one) has its lowest color
         if low < v and low < high:
             part = min(1.0, (scale(v) - scale(low)) / (scale(high) - scale(low)))
-        return (*to_rgb(COLOURS[0]), 0.04 + (FULLEST - 0.04) * float(part))
+        return (*to_rgb(COLORS[0]), 0.04 + (FULLEST - 0.04) * float(part))
 
-    faces = [(0.0, 0.0, 0.0, 0.0) if v is None else colour(v) for *_, v in cells]
+    faces = [(0.0, 0.0, 0.0, 0.0) if v is None else color(v) for *_, v in cells]
     edge = (*to_rgb(INK), 0.12)
     _add_squares(ax, [(c, r) for c, r, _ in cells], facecolors=faces, edgecolors=edge, lw=0.5)
     for c, r, v in cells:
@@ -236,16 +236,16 @@ def _squares(ax: Any, panel: Panel, grid: Grid, *, write: bool) -> None:
             ax.text(c, r, text, ha="center", va="center", fontsize=6.5)
     if high > low:
         between = np.geomspace if panel.log else np.linspace
-        _scale(ax, between(low, high, SHADES), colour, panel.axis)
+        _scale(ax, between(low, high, SHADES), color, panel.axis)
 
 
 def _scale(
-    ax: Any, values: np.ndarray, colour: Callable[[float], tuple[float, ...]], name: str
+    ax: Any, values: np.ndarray, color: Callable[[float], tuple[float, ...]], name: str
 ) -> None:
-    """The scale of a grid's colours, beside it."""
+    """The scale of a grid's colors, beside it."""
     beside = ax.inset_axes((1.03, 0, 0.05, 1))
     shades = [(0.5, i + 0.5) for i in range(SHADES)]
-    _add_squares(beside, shades, facecolors=[*map(colour, values)], lw=0)
+    _add_squares(beside, shades, facecolors=[*map(color, values)], lw=0)
     beside.set(xlim=(0, 1), ylim=(0, SHADES), xticks=[])
     beside.yaxis.tick_right()
     beside.yaxis.set_label_position("right")

@@ -39,8 +39,8 @@ class Live:
             TextColumn("{task.fields[note]}"),
             console=console,
         )
-        self.settings: Mapping[str, Condition] = {}
-        # by setting: when its training began, how much of it is done, and its bar
+        self.conditions: Mapping[str, Condition] = {}
+        # by condition: when its training began, how much of it is done, and its bar
         self.began: dict[str, float] = {}
         self.share: dict[str, float] = {}
         self.bars: dict[str, TaskID] = {}
@@ -55,20 +55,21 @@ class Live:
 
     def _cost(self, name: str) -> float:
         """About how long a training takes, in no unit."""
-        spec = self.settings[name].spec
-        seeds = self.settings[name].seeds
+        spec = self.conditions[name].spec
+        seeds = self.conditions[name].seeds
         return float(seeds * spec.steps * spec.batch * (spec.model.d_model + 16))
 
-    def plan(self, settings: Mapping[str, Condition], claims: int) -> None:
-        """Say what there is to do, and begin with the first setting."""
-        self.settings = settings
+    def plan(self, conditions: Mapping[str, Condition], claims: int) -> None:
+        """Say what there is to do, and begin with the first condition."""
+        self.conditions = conditions
         if not claims:
             self.console.print(f"{self.title}: everything is finished.")
             return
         self.console.print(
-            f"{self.title}: {len(settings)} settings to train or find, {claims} claims to judge."
+            f"{self.title}: {len(conditions)} conditions to train or find, "
+            f"{claims} claims to judge."
         )
-        training = sum(map(self._cost, settings))
+        training = sum(map(self._cost, conditions))
         judging = 0.25 * training + 1
         text = f"[bold]{self.title}"
         self.overall = self.progress.add_task(text, total=training + judging, note="")
@@ -76,31 +77,31 @@ class Live:
         self._next(0)
 
     def _next(self, index: int) -> None:
-        """Show the setting that is about to be trained, before its first steps come back."""
-        names = list(self.settings)
+        """Show the condition that is about to be trained, before its first steps come back."""
+        names = list(self.conditions)
         if index < len(names):
             name = names[index]
             self.began[name] = time.monotonic()
-            text = f"{name} · {self.settings[name].seeds} seeds"
+            text = f"{name} · {self.conditions[name].seeds} seeds"
             self.bars[name] = self.progress.add_task(text, total=None, note="compiling")
 
     def trained(self, name: str, done: int, total: int) -> None:
-        """So many steps of a setting are done."""
+        """So many steps of a condition are done."""
         bar = self.bars[name]
-        setting = self.settings[name]
+        condition = self.conditions[name]
         seconds = time.monotonic() - self.began[name]
-        rate = f"{done * setting.spec.batch / seconds:,.0f} samples/s"
+        rate = f"{done * condition.spec.batch / seconds:,.0f} samples/s"
         self.progress.update(bar, completed=done, total=total, note=rate)
         more = done / total - self.share.get(name, 0.0)
         self.progress.advance(self.overall, more * self._cost(name))
         self.share[name] = done / total
         if done == total:
             self.progress.remove_task(bar)
-            self.progress.print(f"  {name:<22} {setting.seeds:>4} seeds  {seconds:6.1f} s")
-            self._next(list(self.settings).index(name) + 1)
+            self.progress.print(f"  {name:<22} {condition.seeds:>4} seeds  {seconds:6.1f} s")
+            self._next(list(self.conditions).index(name) + 1)
 
     def spread(self, tally: Tally) -> None:
-        """How far a cluster is: one bar for all its workers, instead of one for each setting."""
+        """How far a cluster is: one bar for all its workers, instead of one for each condition."""
         if self.cluster is None:
             for bar in self.bars.values():
                 self.progress.update(bar, visible=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mnemoscope.core.errors import UserError, parsed, short
+from mnemoscope.core.legacy import PLOTS_FILE
 from mnemoscope.store import integrity_error
 from mnemoscope.studies.claims import SCALES, Ledger, Plots, Scale, Series
 
@@ -121,7 +122,7 @@ def evidence_in(folder: Path | None, study: str) -> dict[str, dict[str, tuple[fl
     return _beside(folder, study, "evidence", read)
 
 
-def pictures(store: Path, study: str, scale: Scale) -> dict[str, Plots]:
+def read_plots(store: Path, study: str, scale: Scale) -> dict[str, Plots]:
     """Curves, attention maps and grids by claim, for the claims that have any.
 
     Args:
@@ -129,7 +130,7 @@ def pictures(store: Path, study: str, scale: Scale) -> dict[str, Plots]:
         study: Its name.
         scale: At which it was run.
     """
-    return _beside(folder_of(store, study, scale), study, "pictures", Plots.model_validate)
+    return _beside(folder_of(store, study, scale), study, PLOTS_FILE, Plots.model_validate)
 
 
 def ledgers(store: Path, study: str) -> dict[Scale, Ledger]:

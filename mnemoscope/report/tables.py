@@ -19,13 +19,13 @@ COLUMNS = {  # of a ledger in the terminal, and how wide each may be
     "verdict": {"no_wrap": True},
     "what was found": {"ratio": 1},
     "value [95%]": {"no_wrap": True},
-    "source": {"max_width": 24},
+    "paper": {"max_width": 24},
     "seeds": {"justify": "right"},
 }
 
 
 def styled(verdict: Verdict) -> str:
-    """A verdict in its colour, in Rich's markup."""
+    """A verdict in its color, in Rich's markup."""
     return f"[{VERDICT_STYLE[verdict]}]{verdict}[/]"
 
 
@@ -92,7 +92,7 @@ def markdown(ledger: Ledger) -> str:
     headings = (
         "claim",
         "what is claimed",
-        "source",
+        "paper",
         "verdict",
         "value [95%]",
         "seeds",
@@ -140,7 +140,7 @@ def print_claim(
     style = VERDICT_STYLE[entry.verdict]
     rows = {
         "claim": escape(entry.statement),
-        "source": escape(entry.source_figure),
+        "paper": escape(entry.source_figure),
         "criterion": escape(entry.criterion),
         "verdict": f"[{style}]{escape(f'{entry.verdict} ({ledger.scale} scale)')}[/]",
         "value": escape(entry.number()),

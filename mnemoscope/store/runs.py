@@ -19,6 +19,7 @@ from safetensors.numpy import load, save
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TrainedBy
+from mnemoscope.core.legacy import METRIC_NAMES
 from mnemoscope.store import files
 from mnemoscope.store.checksums import seal_of, sha256
 
@@ -145,7 +146,9 @@ def cover(rows: list[RunRow], seeds: Sequence[int]) -> tuple[list[RunRow], list[
 def arrays_of(run: "Run") -> dict[str, np.ndarray]:
     """A run as named arrays, the way a file holds it."""
     arrays = {f"snapshots/{name}": array for name, array in run.snapshots.items()}
-    arrays |= {f"observed/{name}": array for name, array in run.metrics.items()}
+    stored_names = METRIC_NAMES.get(run.spec.metrics or "", {})
+    for name, array in run.metrics.items():
+        arrays[f"observed/{stored_names.get(name, name)}"] = array
     arrays["loss_steps"] = run.loss_steps
     arrays["losses"] = run.losses
     arrays["good_steps"] = run.finite_steps
@@ -174,6 +177,8 @@ def run_of(
         found = [name for name in arrays if name.startswith(prefix)]
         return {name.removeprefix(prefix): arrays[name] for name in found}
 
+    stored_names = METRIC_NAMES.get(spec.metrics or "", {})
+    names = {stored: name for name, stored in stored_names.items()}
     return Run(
         spec=spec,
         seeds=tuple(seeds),
@@ -181,7 +186,7 @@ def run_of(
         loss_steps=arrays["loss_steps"],
         losses=arrays["losses"],
         finite_steps=arrays["good_steps"],
-        metrics=under("observed/"),
+        metrics={names.get(name, name): array for name, array in under("observed/").items()},
         world_hashes=arrays.get("world_sha256"),
         origins=origins,
     )

@@ -10,15 +10,16 @@ from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from mnemoscope.core import notebook
 from mnemoscope.core.axes import Float
 from mnemoscope.core.config import Strict
 from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.core.legacy import series_name
 from mnemoscope.training.spec import Spec
 
 if TYPE_CHECKING:
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
 Verdict = Literal["reproduced", "partly", "refuted", "undecided"]
 Scale = Literal["quick", "full"]
 SCALES: tuple[Scale, ...] = ("quick", "full")
+SeriesName = Annotated[str, AfterValidator(series_name)]  # ledgers of 0.1 have other names
 
 
 class Claim(Strict):
-    """Something a source says, with the criterion that settles it, stated before the run."""
+    """Something a paper says, with the criterion that settles it, stated before the run."""
 
     id: str  # a letter for the study and a number
-    statement: str  # what the source says, in one sentence
-    source_figure: str  # the number or figure that the source gives, "-" if none
+    statement: str  # what the paper says, in one sentence
+    source_figure: str  # the number or figure that the paper gives, "-" if none
     criterion: str  # which measurement makes which verdict
 
 
@@ -46,7 +48,7 @@ class Measured(Strict):
     value: float | None  # the number that the verdict is about; None where nothing was measured
     interval: tuple[float, float] | None  # the value's 95% interval
     seeds: int  # trained, or drawn where nothing is trained; 0 where nothing has a seed
-    failed_seeds: int  # diverged, summed over settings
+    failed_seeds: int  # diverged, summed over conditions
     sentence: str  # what was measured, in words
 
 
@@ -90,7 +92,7 @@ class AttentionMap(Strict):
     weights: tuple[tuple[float, ...], ...]
 
     @model_validator(mode="after")
-    def _check(self) -> "Map":
+    def _check(self) -> "AttentionMap":
         if [len(row) for row in self.weights] != [len(self.tokens)] * len(self.tokens):
             raise ValueError(f"weights must be {len(self.tokens)} rows of {len(self.tokens)}")
         return self
@@ -143,24 +145,24 @@ class Grid(Strict):
 class Series(Strict):
     """Every seed's outcome, by the name of what was read off it."""
 
-    by_seed: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    by_seed: dict[SeriesName, tuple[float, ...]] = Field(default_factory=dict)
 
 
 class Plots(Strict):
     """What there is to draw of a claim besides its seeds."""
 
-    curves: dict[str, Curve] = Field(default_factory=dict)  # through training, by name
+    curves: dict[SeriesName, Curve] = Field(default_factory=dict)  # through training, by name
     maps: dict[str, AttentionMap] = Field(default_factory=dict)  # attention maps, by name
     grids: dict[str, Grid] = Field(default_factory=dict)  # by name
 
 
 class Finding(Series, Measured):
-    """What is kept of a judgement: `by_seed` has every seed's outcome.
+    """What is kept of a judgment: `by_seed` has every seed's outcome.
 
-    The ledger proper leaves it and the pictures out.
+    The ledger proper leaves it and the plots out.
     """
 
-    pictures: Plots = Plots()  # what there is to draw
+    plots: Plots = Plots()  # what there is to draw
 
 
 class Outcome(NamedTuple):
@@ -171,7 +173,7 @@ class Outcome(NamedTuple):
     interval: tuple[float, float]  # the value's 95% interval
     sentence: str  # what was measured, in words
     by_seed: Mapping[str, np.ndarray] = MappingProxyType({})  # what was read off each seed, by name
-    pictures: Plots = Plots()  # what there is to draw
+    plots: Plots = Plots()  # what there is to draw
 
 
 class InconclusiveError(Exception):
@@ -204,7 +206,7 @@ class Entry(Measured, Claim):
             ("verdict", notebook.verdict(self.verdict)),
             ("measured", self.number()),
             ("in words", self.sentence),
-            ("the source", self.source_figure),
+            ("the paper", self.source_figure),
             ("criterion", self.criterion),
             ("seeds", self.seeds or "exact"),
         ]
@@ -234,7 +236,7 @@ class Ledger(Strict):
             )
             for entry in self.claims
         ]
-        head = ("", "claim", "verdict", "measured [95%]", "the source", "in words")
+        head = ("", "claim", "verdict", "measured [95%]", "the paper", "in words")
         title = f"{self.study} ({self.scale}), {self.hardware}, {self.finished}"
         return notebook.table(title, head, rows)
 
@@ -249,21 +251,21 @@ class Condition:
 
 @dataclass(frozen=True)
 class ClaimTest:
-    """A claim, the settings it needs, and the function that judges it from them."""
+    """A claim, the conditions it needs, and the function that judges it from them."""
 
     claim: Claim  # what is tested
-    # names or patterns of settings; a pattern may match nothing at a scale without such settings
+    # names or patterns of conditions; a pattern may match nothing at a scale without such ones
     needs: tuple[str, ...]
     judge: Callable[["Evidence"], Outcome]  # applies the claim's criterion
 
     __test__ = False  # not a pytest class
 
-    def settings(self, known: Iterable[str]) -> tuple[str, ...]:
-        """The settings that this test needs, out of those that a scale has."""
+    def pick_conditions(self, known: Iterable[str]) -> tuple[str, ...]:
+        """The conditions that this test needs, out of those that a scale has."""
         known = tuple(known)
         for need in self.needs:
             if "*" not in need and need not in known:
-                raise ValueError(unknown(f"setting needed by {self.claim.id}", need, known))
+                raise ValueError(unknown(f"condition needed by {self.claim.id}", need, known))
         return tuple(name for name in known if self._needs(name))
 
     def _needs(self, name: str) -> bool:
@@ -272,19 +274,19 @@ class ClaimTest:
 
 @dataclass(frozen=True)
 class Study:
-    """One source put to the test."""
+    """One paper put to the test."""
 
     name: str  # as the command line has it
     title: str  # a question
-    source: str  # the paper and its authors
-    settings: Callable[[Scale], dict[str, Condition]]  # what is trained at a scale, by name
+    paper: str  # its title and authors
+    conditions: Callable[[Scale], dict[str, Condition]]  # what is trained at a scale, by name
     tests: tuple[ClaimTest, ...]  # one for each claim
-    explore: tuple[str, ...] = ()  # settings whose quick runs the site's explorer carries
-    # the same settings on a text of the user's
+    explore: tuple[str, ...] = ()  # conditions whose quick runs the site's explorer carries
+    # the same conditions on a text of the user's
     on_text: Callable[[Scale, "Corpus"], dict[str, Condition]] | None = None
     # the same study of a language model of the user's
     on_model: Callable[[Path], "Study"] | None = None
-    # what its findings rest on besides settings and code: a fingerprint; nothing by default
+    # what its findings rest on besides conditions and code: a fingerprint; nothing by default
     fingerprint: Callable[[], str] = str
 
     def pick(self, ids: tuple[str, ...] = ()) -> tuple[ClaimTest, ...]:

@@ -46,12 +46,12 @@ def on_corpus(study: Study, path: Path) -> Study:
         raise UserError(
             f"study {study.name!r} is not about text, so it takes no --corpus; allowed: {texts}"
         )
-    settings = study.on_text
+    conditions = study.on_text
     corpus = read_corpus(path)
 
     def of_corpus(scale: Scale) -> dict[str, Condition]:
         try:
-            return settings(scale, corpus)
+            return conditions(scale, corpus)
         except UserError as error:
             raise UserError(
                 f"the corpus {str(path)!r} does not do for {study.name!r}: {error}"
@@ -61,7 +61,7 @@ def on_corpus(study: Study, path: Path) -> Study:
         study,
         name=_name_on(study, path, corpus.digest()),
         title=f"{study.title} ({path.name})",
-        settings=of_corpus,
+        conditions=of_corpus,
     )
 
 

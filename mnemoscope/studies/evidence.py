@@ -1,4 +1,4 @@
-"""What a judge has before it: the trained settings of one study at one scale.
+"""What a judge has before it: the trained conditions of one study at one scale.
 
 Probes run on them once, and what they read is remembered.
 """
@@ -17,11 +17,11 @@ from mnemoscope.studies.claims import Condition, Finding, InconclusiveError, Out
 from mnemoscope.training.run import Run
 
 MIN_SEEDS = 8  # fewer seeds than this settle nothing
-MAX_FAILED = 0.1  # nor does a setting in which more than this share of seeds diverged
+MAX_FAILED = 0.1  # nor does a condition in which more than this share of seeds diverged
 
 
 def name_origins(runs: Mapping[str, Run]) -> str:
-    """A sentence on who trained these settings.
+    """A sentence on who trained these conditions.
 
     Empty where that is this program on one kind of device alone.
     """
@@ -30,7 +30,7 @@ def name_origins(runs: Mapping[str, Run]) -> str:
     ours = trained_by().program()
     if len(origins) <= 1 and all(origin and origin.program() == ours for origin in origins):
         return ""
-    names_by_origin = {text: _settings_from(text, runs) for text in described(origins)}
+    names_by_origin = {text: _conditions_from(text, runs) for text in described(origins)}
     if len(names_by_origin) == 1:
         (text,) = names_by_origin
         return f" Trained by {text}, and judged by another."
@@ -38,39 +38,39 @@ def name_origins(runs: Mapping[str, Run]) -> str:
     return " Trained by " + "; ".join(parts) + "."
 
 
-def _settings_from(origin: str, runs: Mapping[str, Run]) -> list[str]:
-    """The names of the settings of which this origin, in words, trained at least a part."""
+def _conditions_from(origin: str, runs: Mapping[str, Run]) -> list[str]:
+    """The names of the conditions of which this origin, in words, trained at least a part."""
     return [name for name, run in runs.items() if origin in described(run.origins)]
 
 
 class Evidence:
-    """Runs by setting name. `measure` runs a probe once on the seeds that finished."""
+    """Runs by condition name. `measure` runs a probe once on the seeds that finished."""
 
     def __init__(
-        self, scale: Scale, settings: Mapping[str, Condition], load_or_train: Callable[[str], Run]
+        self, scale: Scale, conditions: Mapping[str, Condition], load_or_train: Callable[[str], Run]
     ):
         """Nothing is trained or read before it is asked for.
 
         Args:
             scale: the scale at which the study runs.
-            settings: every setting of the scale, by name.
-            load_or_train: trains a setting, or reads it from the store.
+            conditions: every condition of the scale, by name.
+            load_or_train: trains a condition, or reads it from the store.
         """
         self.scale = scale
-        self.settings = settings
+        self.conditions = conditions
         self._obtain = load_or_train
         self._runs: dict[str, Run] = {}
         self._measured: dict[tuple[str, Callable[..., Any]], Any] = {}
 
     def run(self, name: str) -> Run:
-        """The run of a setting, with all its seeds, the diverged ones too."""
+        """The run of a condition, with all its seeds, the diverged ones too."""
         if name not in self._runs:
             self._runs[name] = self._obtain(name)
         return self._runs[name]
 
     @fixed_numerics()
     def measure(self, name: str, probe: Callable[..., Any]) -> Any:
-        """`probe(task, model, world)` for every finished seed of a setting.
+        """`probe(task, model, world)` for every finished seed of a condition.
 
         Arrays get a leading seed axis.
         """
@@ -90,7 +90,7 @@ class Evidence:
 
     @fixed_numerics()
     def finding(self, names: tuple[str, ...], judge: Callable[["Evidence"], Outcome]) -> Finding:
-        """Judge on these settings, unless they cannot settle anything.
+        """Judge on these conditions, unless they cannot settle anything.
 
         They cannot if there are too few seeds, or too many diverged.
         """
@@ -115,21 +115,21 @@ def _n_failed(run: Run) -> int:
 
 
 def _n_trained(runs: Mapping[str, Run]) -> int:
-    """How many seeds every setting has; 0 where nothing is trained."""
-    # other readings of a setting (task/shape/reading) back a verdict up;
+    """How many seeds every condition has; 0 where nothing is trained."""
+    # other readings of a condition (task/shape/reading) back a verdict up;
     # its seeds are those of the plain reading
     plain = [run for name, run in runs.items() if name.count("/") < 2]
     return min((len(run.seeds) for run in plain), default=0)
 
 
 def _name_diverged(runs: Mapping[str, Run]) -> str:
-    """A sentence for each setting of which seeds diverged, and so are left out."""
+    """A sentence for each condition of which seeds diverged, and so are left out."""
     diverged = {name: run.diverged() for name, run in runs.items()}
     return "".join(f" Diverged in {name}: {seeds}." for name, seeds in diverged.items() if seeds)
 
 
 def _too_few_seeds(runs: Mapping[str, Run]) -> str:
-    """Why the first setting that cannot settle anything cannot; empty where all can."""
+    """Why the first condition that cannot settle anything cannot; empty where all can."""
     for name, run in runs.items():
         n_seeds = len(run.seeds)
         n_failed = _n_failed(run)
@@ -157,7 +157,7 @@ def _not_finite(outcome: Outcome) -> str:
 
 
 def _undecided(runs: Mapping[str, Run], sentence: str) -> Finding:
-    """The finding of a judgement that settled nothing: the sentence says why."""
+    """The finding of a judgment that settled nothing: the sentence says why."""
     return Finding(
         verdict="undecided",
         value=None,
@@ -177,7 +177,7 @@ def _decided(runs: Mapping[str, Run], outcome: Outcome, sentence: str) -> Findin
     # where nothing is trained, seeds are those of what was drawn and measured
     n_measured = max(map(len, by_seed.values()), default=0)
     return Finding(
-        pictures=outcome.pictures,
+        plots=outcome.plots,
         verdict=outcome.verdict,
         value=outcome.value,
         interval=outcome.interval,

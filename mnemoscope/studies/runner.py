@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from mnemoscope.core.errors import parsed
 from mnemoscope.core.fingerprint import code_of, source_fingerprint, trained_by
+from mnemoscope.core.legacy import PLOTS_FILE
 from mnemoscope.execution.local import hardware, load_or_train, precompile, versions
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import (
@@ -50,7 +51,7 @@ SHARED = (
     "studies/statistics.py",
 )
 
-# trains settings somewhere else: gets the store to fill, and each setting's Spec and seeds by name
+# trains somewhere else: gets the store to fill, and each condition's Spec and seeds by name
 TrainElsewhere = Callable[[Store, Mapping[str, tuple[Spec, range]]], None]
 
 
@@ -58,12 +59,12 @@ TrainElsewhere = Callable[[Store, Mapping[str, tuple[Spec, range]]], None]
 class Watcher(Protocol):
     """What a run tells whoever watches it."""
 
-    def plan(self, settings: Mapping[str, Condition], claims: int) -> None:
+    def plan(self, conditions: Mapping[str, Condition], claims: int) -> None:
         """What is about to be trained, and how many claims judged."""
         ...
 
     def trained(self, name: str, done: int, total: int) -> None:
-        """Steps done of a setting, summed over seeds; called last with done == total."""
+        """Steps done of a condition, summed over seeds; called last with done == total."""
         ...
 
     def judging(self, claim_id: str) -> None:
@@ -97,7 +98,7 @@ def _module_of(judge: Callable[..., Any]) -> str:
 
 
 def finding_key(
-    study: Study, test: ClaimTest, scale: Scale, settings: Mapping[str, Condition], store: Store
+    study: Study, test: ClaimTest, scale: Scale, conditions: Mapping[str, Condition], store: Store
 ) -> str:
     """Changes whenever anything that the finding rests on does.
 
@@ -106,8 +107,8 @@ def finding_key(
     Args:
         study: the study that has the test.
         test: the claim and its judge.
-        scale: the scale of the settings.
-        settings: every setting of the scale, by name.
+        scale: the scale of the conditions.
+        conditions: every condition of the scale, by name.
         store: says which program trained what is stored.
     """
     parts = [
@@ -118,12 +119,12 @@ def finding_key(
         test.claim.canonical_json(),
         study.fingerprint(),
     ]
-    for name in test.settings(settings):
-        setting = settings[name]
+    for name in test.pick_conditions(conditions):
+        condition = conditions[name]
         ours = trained_by().program()
-        stored = store.blocks(setting.spec, range(setting.seeds), ours)[0]
+        stored = store.blocks(condition.spec, range(condition.seeds), ours)[0]
         program = stored[0].program if stored else ours
-        parts.append(f"{name}={setting.spec.digest()}:{setting.seeds}:{program}")
+        parts.append(f"{name}={condition.spec.digest()}:{condition.seeds}:{program}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -150,30 +151,34 @@ def run_study(
 
     Args:
         study: what is put to the test.
-        scale: which of its settings are trained.
+        scale: which of its conditions are trained.
         store: where runs, findings and ledgers are kept.
         command: what the user typed, for the ledger.
-        seeds: how many seeds of each setting; the study's own numbers if None.
+        seeds: how many seeds of each condition; the study's own numbers if None.
         claims: the ids of the claims to judge; all if none are given.
         watcher: is told what happens.
         sink: follows what is trained, step by step.
-        train_elsewhere: gets all settings at once and fills the store
+        train_elsewhere: gets all conditions at once and fills the store
             (`mnemoscope.execution.cluster`); what it leaves is trained here.
     """
-    settings = study.settings(scale)
+    conditions = study.conditions(scale)
     if seeds is not None:
-        settings = {name: Condition(setting.spec, seeds) for name, setting in settings.items()}
+        conditions = {
+            name: Condition(condition.spec, seeds) for name, condition in conditions.items()
+        }
     tests = study.pick(claims)
-    keys = {test.claim.id: finding_key(study, test, scale, settings, store) for test in study.tests}
+    keys = {
+        test.claim.id: finding_key(study, test, scale, conditions, store) for test in study.tests
+    }
     findings = _stored_findings(store, keys)
     open_tests = [test for test in tests if test.claim.id not in findings]
-    needed = _needed(open_tests, settings)
+    needed = _needed(open_tests, conditions)
     watcher.plan(needed, len(open_tests))
 
-    def obtain_setting(name: str) -> Run:
-        return _obtain(store, settings[name], name, f"{study.name}/{name}", watcher, sink)
+    def load_or_train_condition(name: str) -> Run:
+        return _obtain(store, conditions[name], name, f"{study.name}/{name}", watcher, sink)
 
-    evidence = Evidence(scale, settings, obtain_setting)
+    evidence = Evidence(scale, conditions, load_or_train_condition)
     if train_elsewhere:
         train_elsewhere(store, {name: (x.spec, range(x.seeds)) for name, x in needed.items()})
     _train(store, needed, evidence)
@@ -195,29 +200,31 @@ def _stored_findings(store: Store, keys: Mapping[str, str]) -> dict[str, Finding
     }
 
 
-def _needed(tests: Iterable[ClaimTest], settings: Mapping[str, Condition]) -> dict[str, Condition]:
-    """The settings that any of these tests needs, in the study's order."""
-    wanted = {name for test in tests for name in test.settings(settings)}
-    return {name: setting for name, setting in settings.items() if name in wanted}
+def _needed(
+    tests: Iterable[ClaimTest], conditions: Mapping[str, Condition]
+) -> dict[str, Condition]:
+    """The conditions that any of these tests needs, in the study's order."""
+    wanted = {name for test in tests for name in test.pick_conditions(conditions)}
+    return {name: condition for name, condition in conditions.items() if name in wanted}
 
 
 def _obtain(
-    store: Store, setting: Condition, name: str, title: str, watcher: Watcher, sink: Sink | None
+    store: Store, condition: Condition, name: str, title: str, watcher: Watcher, sink: Sink | None
 ) -> Run:
-    """Train a setting or read it from the store, and tell the watcher how far it is."""
+    """Train a condition or read it from the store, and tell the watcher how far it is."""
 
     def progress(done: int, total: int) -> None:
         # one more than there is, so that done == total is told once, by the call below
         watcher.trained(name, done, total + 1)
 
-    run = load_or_train(store, setting.spec, range(setting.seeds), progress, sink, title)
-    total = setting.seeds * setting.spec.steps
+    run = load_or_train(store, condition.spec, range(condition.seeds), progress, sink, title)
+    total = condition.seeds * condition.spec.steps
     watcher.trained(name, total, total)
     return run
 
 
 def _train(store: Store, needed: Mapping[str, Condition], evidence: Evidence) -> None:
-    """Train what is missing; while one setting trains, the next is compiled."""
+    """Train what is missing; while one condition trains, the next is compiled."""
     names = list(needed)
     for i, name in enumerate(names):
         if i + 1 < len(names):
@@ -232,7 +239,7 @@ def _judge(store: Store, key: str, test: ClaimTest, evidence: Evidence) -> Findi
         body = store.finding(key)
         if body is not None:
             return Finding.model_validate(body)
-        finding = evidence.finding(test.settings(evidence.settings), test.judge)
+        finding = evidence.finding(test.pick_conditions(evidence.conditions), test.judge)
         store.keep_finding(key, finding.model_dump(mode="json"))
         return finding
 
@@ -262,17 +269,17 @@ def _write(
 def _files_beside(
     store: Store, study: Study, scale: Scale, findings: Mapping[str, Finding]
 ) -> dict[str, str]:
-    """The texts of the evidence and, where there are any, of the pictures, by file name."""
+    """The texts of the evidence and, where there are any, of the plots, by file name."""
     by_seed = _read_beside(store, study, scale, "evidence")
-    pictures = _read_beside(store, study, scale, "pictures")
+    plots = _read_beside(store, study, scale, PLOTS_FILE)
     for claim_id, finding in findings.items():
         by_seed[claim_id] = finding.by_seed
-        if finding.pictures != Plots():
-            pictures[claim_id] = finding.pictures.model_dump(mode="json")
+        if finding.plots != Plots():
+            plots[claim_id] = finding.plots.model_dump(mode="json")
     start = f"ledger/{scale}/{study.name}"
     files = {f"{start}.evidence.json": json.dumps(by_seed, indent=1) + "\n"}
-    if pictures:
-        files[f"{start}.pictures.json"] = json.dumps(pictures) + "\n"
+    if plots:
+        files[f"{start}.{PLOTS_FILE}.json"] = json.dumps(plots) + "\n"
     return files
 
 
@@ -306,7 +313,7 @@ def _ledger(
     for test in study.tests:
         finding = findings.get(test.claim.id)
         if finding:
-            measured = finding.model_dump(exclude={"by_seed", "pictures"})
+            measured = finding.model_dump(exclude={"by_seed", "plots"})
             entries[test.claim.id] = Entry(**test.claim.model_dump(), **measured)
     known = [test.claim.id for test in study.tests if test.claim.id in entries]
     return Ledger(

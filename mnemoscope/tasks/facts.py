@@ -56,7 +56,7 @@ class Facts(Task):
     noise: Size | None = None
     # T, with EOS
     length: Annotated[int, Field(ge=3, le=256)] = 32
-    # "even" is the source's table floor(s D / S) + r D; "random" draws each fact for each seed
+    # "even" is the paper's table floor(s D / S) + r D; "random" draws each fact for each seed
     answers: Literal["random", "even"] = "random"
 
     @property

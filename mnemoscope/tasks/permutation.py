@@ -9,7 +9,7 @@ distinct pairs seen, a new x_k has the posterior 1 / (V - k + 1) on each unused 
 (*elimination*). With some probability the last pair repeats an earlier one, and then the answer has
 been shown (*recall*).
 
-Tokens are 1..V; 0 is in the vocabulary and never used, as in the source. `source` r of the last
+Tokens are 1..V; 0 is in the vocabulary and never used, as in the paper. `source` r of the last
 pair says which pair it is: V - 1 for a new one, else the earlier pair (counted from 0) that it
 repeats.
 

@@ -63,7 +63,7 @@ def recall_model(task: Facts, d: int, d_mlp: int = 0) -> ModelConfig:
 
 
 def parameter_count(heads: int, d: int, d_mlp: int) -> int:
-    """Parameters as the source counts them: 4 H d_h d + 2 m d.
+    """Parameters as the paper counts them: 4 H d_h d + 2 m d.
 
     Args:
         heads: H d_h.

@@ -6,7 +6,7 @@ there Python looks in to keep a snapshot, call the probes that the caller handed
 progress bar. Nothing of Python is in a step.
 
 Random numbers: a seed's key is split into world, weights and data; the batch of step i comes from
-fold_in(data, i). So a seed's run does not depend on its neighbours, on the stops, or on the number
+fold_in(data, i). So a seed's run does not depend on its neighbors, on the stops, or on the number
 of devices.
 
     Spec, seeds -> programs -> start or resume -> stretch, stop, stretch, stop, ... -> Run

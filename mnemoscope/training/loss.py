@@ -1,4 +1,4 @@
-r"""What training minimises, and its gradient.
+r"""What training minimizes, and its gradient.
 
     loss = sum_t weight_t * -log softmax(logits_t)[target_t] / sum_t weight_t         over the batch
 

@@ -1,7 +1,6 @@
 r"""Probes that a Spec names and that read every seed's model while it trains.
 
-`bigrams` reads, on one fixed sample of the task's sequences, the share of right answers and the
-loss by role,
+`bigrams` reads, on one fixed sample of the task's sequences, accuracy and the loss by role,
 
     global    after a token that is no trigger: what the language says
     first     at a trigger seen for the first time: nobody can know
@@ -10,14 +9,14 @@ loss by role,
 and, in two layers of one head, what the heads attend to and how much of each memory stands in the
 weights.
 
-`facts` reads every fact, in noise that stays the same: the loss and the share of right answers, the
-loss when only the relation or only the subject is shown, how far the answers are from p(a | r), and
-the probabilities of one fact.
+`facts` reads every fact, in noise that stays the same: the loss and accuracy, the loss
+when only the relation or only the subject is shown, how far the answers are from p(a | r), and the
+probabilities of one fact.
 
 `noise` reads who says the noise token and who the right one (`probes.distraction`).
 
-`hops` reads the share of right answers to each number of hops, at every position of one fixed
-sample of contexts.
+`hops` reads accuracy for each number of hops, at every position of one fixed sample of
+contexts.
 """
 
 from collections.abc import Callable, Mapping
@@ -112,31 +111,31 @@ def _answers_to_facts(
     """How the answers to whole facts compare with the right ones and with p(a | r)."""
     said = jax.nn.softmax(logits, axis=-1)
     said = said.reshape(task.subjects, task.relations, NOISE_DRAWS, -1)
-    right = (logits.argmax(axis=-1) == answer).mean()
+    accuracy = (logits.argmax(axis=-1) == answer).mean()
     by_relation = task.posterior(world, "relation")[:, :, None]
     # half the sum of absolute differences: 0 when the subject is ignored and the relation used as
     # well as can be
     distance = jnp.abs(said - by_relation).sum(axis=-1).mean() / 2
     in_the_middle = said[task.subjects // 2, task.relations // 2].mean(axis=0)
-    return {"right": right, "distance to p(a | r)": distance, "p(a)": in_the_middle}
+    return {"accuracy": accuracy, "distance to p(a | r)": distance, "p(a)": in_the_middle}
 
 
 def hops(task: Hops, model: Transformer, world: HopWorld) -> Mapping[str, Float[Array, ""]]:
-    """The share of right answers by number of hops, each read where training reads it.
+    """Accuracy by number of hops, each read where training reads it.
 
     Args:
         task: from which a fixed sample of contexts is drawn.
         model: what is read.
         world: the hidden permutations.
     """
-    right = by_level(task, model, world)
-    return {f"{2**level} hops": right[level] for level in range(task.levels)}
+    accuracy = by_level(task, model, world)
+    return {f"{2**level} hops": accuracy[level] for level in range(task.levels)}
 
 
 def by_role(
     task: Bigrams, model: Transformer, tokens: Array, triggers: Array
 ) -> dict[str, Float[Array, ""]]:
-    """Loss by role, and the share of right answers where the context knows.
+    """Loss by role, and accuracy where the context knows.
 
     Args:
         task: says the role of each position.
@@ -149,13 +148,13 @@ def by_role(
     roles = jax.vmap(task.roles)(inputs, triggers)
     logits = jax.vmap(model)(inputs)
     losses = cross_entropy(logits, targets)
-    right = logits.argmax(axis=-1) == targets
+    correct = logits.argmax(axis=-1) == targets
 
     def mean(x: Array, where: Array) -> Array:
         return jnp.where(where, x, 0.0).sum() / jnp.maximum(where.sum(), 1)
 
     return {
-        "right": mean(right, roles >= 2),
+        "accuracy": mean(correct, roles >= 2),
         "global loss": mean(losses, roles == 0),
         "first loss": mean(losses, roles == 1),
         "context loss": mean(losses, roles >= 2),

@@ -3,7 +3,7 @@
     State_{i+1} = train_step(State_i, batch_i),     batch_i drawn from fold_in(data key, i)
 
 The batch of a step depends on seed and step alone, so a seed's run does not depend on its
-neighbours, on where it was stopped, or on the number of devices. The parameters that training
+neighbors, on where it was stopped, or on the number of devices. The parameters that training
 changes are one vector, in the order of `trained_shapes`: a step ends with one update, not a dozen.
 """
 

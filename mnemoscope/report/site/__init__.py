@@ -17,12 +17,12 @@ from mnemoscope.report.figures import claim_figures, svg
 from mnemoscope.report.output import writing
 from mnemoscope.report.walk import page as walk_page
 from mnemoscope.store import Store
-from mnemoscope.studies.about import about, panels
 from mnemoscope.studies.claims import Claim, Ledger, Plots, Study, Verdict
 from mnemoscope.studies.discover import STUDIES
 from mnemoscope.studies.library.walk import published
 from mnemoscope.studies.library.walk.chosen import Chosen, title, walked
 from mnemoscope.studies.library.walk.conditions import ABC
+from mnemoscope.studies.presentation import load_page, load_panels
 from mnemoscope.training.run import Run
 
 # seeds of a condition that the site's explorer carries with all snapshots: most of the site's bytes
@@ -78,7 +78,7 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
         tell(f"the page of {study.name}")
         page = templates.get_template("study.html").render(
             study=study,
-            about=about(study.name),
+            words=load_page(study.name),
             rows=_with_figures(study, folder, all_books[study.name]),
             books=all_books[study.name],
             counts=counts[study.name],
@@ -104,12 +104,14 @@ def pieces(store: Store) -> list[ExplorerRun]:
     """What the site's explorer carries: each study's chosen quick runs, where they are stored."""
     found = []
     for study in STUDIES.values():
-        settings = study.settings("quick")
+        conditions = study.conditions("quick")
         for name in study.explore:
-            setting = settings[name]
-            seeds = range(setting.seeds)
-            if not store.blocks(setting.spec, seeds)[1]:  # all seeds are stored, so nothing trains
-                run = load_or_train(store, setting.spec, seeds)
+            condition = conditions[name]
+            seeds = range(condition.seeds)
+            if not store.blocks(condition.spec, seeds)[
+                1
+            ]:  # all seeds are stored, so nothing trains
+                run = load_or_train(store, condition.spec, seeds)
                 found += [piece_of(run, f"{study.name}: {name}")] if run.finished.any() else []
     return found
 
@@ -160,9 +162,9 @@ def _row(study: Study, claim: Claim, found: dict[Any, Ledger]) -> dict[str, Any]
 
 def _with_figures(study: Study, folder: Path, found: dict[Any, Ledger]) -> list[dict[str, Any]]:
     """The study's claims, each with its figure for every scale that has seeds to show."""
-    drawn = panels(study.name)
+    drawn = load_panels(study.name)
     seeds = {scale: results.evidence(folder, study.name, scale) for scale in found}
-    pictures = {scale: results.pictures(folder, study.name, scale) for scale in found}
+    plots = {scale: results.read_plots(folder, study.name, scale) for scale in found}
     rows = [_row(study, test.claim, found) for test in study.tests]
     for row in rows:
         claim: Claim = row["claim"]
@@ -172,7 +174,7 @@ def _with_figures(study: Study, folder: Path, found: dict[Any, Ledger]) -> list[
             if n and not by_seed:
                 continue  # what is exact is drawn once
             figures = claim_figures(
-                claim.id, drawn.get(claim.id, ()), by_seed, pictures[at].get(claim.id, Plots())
+                claim.id, drawn.get(claim.id, ()), by_seed, plots[at].get(claim.id, Plots())
             )
             labels = {kind: f"{claim.id} at {at} scale, {kind}: {sentence}" for kind in figures}
             part["figures"] = [

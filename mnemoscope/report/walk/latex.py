@@ -26,7 +26,7 @@ ENGINES = (
     "xelatex",
     "lualatex",
 )  # the first that is installed makes the PDF
-COLOURS = ("blue", "orange", "teal", "magenta", "cyan", "red", "olive", "gray")
+COLORS = ("blue", "orange", "teal", "magenta", "cyan", "red", "olive", "gray")
 ARROWS = ("solid", "dashed", "dotted", "dash dot")  # by stage
 ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -121,13 +121,13 @@ def _drawing(plane: Plane) -> Iterator[str]:
     size = 9 / (plane.high[0] - plane.low[0])  # centimetres
     yield rf"\begin{{tikzpicture}}[x={size:.4f}cm,y={size:.4f}cm]"
     for i, (name, polygon) in enumerate(plane.regions.items()):
-        colour = COLOURS[i % len(COLOURS)]
+        color = COLORS[i % len(COLORS)]
         if len(polygon):
             corners = " -- ".join(map(_at, polygon))
             middle = _at(polygon.mean(axis=0))
-            yield rf"\filldraw[{colour}!50,fill={colour}!12] {corners} -- cycle;"
-            yield rf"\node[{colour}!60] at {middle} {{\Large {plain(name)}}};"
-        yield rf"\draw[{colour},dashed,thick] (0,0) -- {_at(plane.directions[name])};"
+            yield rf"\filldraw[{color}!50,fill={color}!12] {corners} -- cycle;"
+            yield rf"\node[{color}!60] at {middle} {{\Large {plain(name)}}};"
+        yield rf"\draw[{color},dashed,thick] (0,0) -- {_at(plane.directions[name])};"
     for place, path in plane.paths.items():
         yield rf"\fill {_at(path[0])} circle[radius=1.5pt];"
         for j, (start, end) in enumerate(pairwise(path)):
@@ -136,7 +136,7 @@ def _drawing(plane: Plane) -> Iterator[str]:
     yield r"\end{tikzpicture}\par\medskip"
     arrows = ", ".join(f"{stage} ({_arrow(j)})" for j, stage in enumerate(plane.stages))
     yield plain(
-        "Coloured: where each token would be read out. A dot is an embedding; "
+        "Colored: where each token would be read out. A dot is an embedding; "
         f"the arrows from it are: {arrows}."
     )
 

@@ -9,7 +9,7 @@ from mnemoscope.probes.walk import Line, Walk
 from mnemoscope.report.walk.cells import cells, head, number
 from mnemoscope.report.walk.plane import Plane, plane
 
-# told apart by colour-blind readers too (Okabe and Ito's palette)
+# told apart by color-blind readers too (Okabe and Ito's palette)
 TOKENS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")
 SIDE = 460  # pixels of the drawing
 
@@ -232,12 +232,12 @@ def drawing(plane: Plane) -> str:
         '<path d="M0,0 L8,4 L0,8 z" fill="context-stroke"/></marker></defs>',
     ]
     for i, (name, polygon) in enumerate(plane.regions.items()):
-        colour = TOKENS[i % len(TOKENS)]
+        color = TOKENS[i % len(TOKENS)]
         if len(polygon):
             corners = " ".join(xy((float(x), float(y))) for x, y in polygon)
             parts.append(
-                f'<polygon points="{corners}" fill="{colour}" fill-opacity=".16" '
-                f'stroke="{colour}" stroke-opacity=".5"/>'
+                f'<polygon points="{corners}" fill="{color}" fill-opacity=".16" '
+                f'stroke="{color}" stroke-opacity=".5"/>'
             )
             x, y = at((float(polygon[:, 0].mean()), float(polygon[:, 1].mean())))
             parts.append(
@@ -247,7 +247,7 @@ def drawing(plane: Plane) -> str:
         x, y = at(plane.directions[name])
         parts.append(
             f'<line x1="{SIDE / 2}" y1="{SIDE / 2}" x2="{x:.1f}" y2="{y:.1f}" '
-            f'stroke="{colour}" stroke-width="2" '
+            f'stroke="{color}" stroke-width="2" '
             'stroke-dasharray="5 4"/>'
         )
     dashes = ("", "6 3", "2 3", "8 3 2 3")
@@ -285,7 +285,7 @@ def page(walk: Walk, title: str, digits: int, back: str = "") -> str:
         arrows = ", ".join(f"{stage} ({kinds[j % 4]})" for j, stage in enumerate(drawn.stages))
         parts.append(
             f"<section><h2>The way through the plane</h2>{drawing(drawn)}"
-            '<p class="key">Coloured: where each token would '
+            '<p class="key">Colored: where each token would '
             "be read out; dashed from the center: its unembedding direction. "
             "A dot is a token's embedding; the arrows from "
             f"it are, in order: {escape(arrows)}.</p></section>"

@@ -5,18 +5,25 @@ Models learn text with triggers.
 
 from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.birth import data, heads, order, written
-from mnemoscope.studies.library.birth.conditions import ALL, BIGRAM, GLOBAL, RANDOM, RARE, settings
+from mnemoscope.studies.library.birth.conditions import (
+    ALL,
+    BIGRAM,
+    GLOBAL,
+    RANDOM,
+    RARE,
+    build_conditions,
+)
 
 CLAIMS = load_claims("birth")
 
 STUDY = Study(
     name="birth",
     title="How is an induction head born?",
-    source=(
+    paper=(
         "Birth of a Transformer: A Memory Viewpoint (Bietti, Cabannes, Bouchacourt, Jegou, Bottou)"
     ),
-    settings=settings,
-    on_text=settings,
+    conditions=build_conditions,
+    on_text=build_conditions,
     tests=(
         ClaimTest(CLAIMS["B1"], ("layers/*",), heads.one_or_two_layers),
         ClaimTest(CLAIMS["B2"], (ALL,), heads.two_heads),
@@ -28,7 +35,7 @@ STUDY = Study(
         ClaimTest(CLAIMS["B8"], (ALL, "stages/*"), order.together_or_in_stages),
         ClaimTest(CLAIMS["B9"], (GLOBAL,), data.global_first),
         ClaimTest(CLAIMS["B10"], (ALL, f"{RARE}*", RANDOM), data.kinds_of_triggers),
-        ClaimTest(CLAIMS["B11"], (ALL, BIGRAM), data.outputs_that_generalise),
+        ClaimTest(CLAIMS["B11"], (ALL, BIGRAM), data.outputs_that_generalize),
         ClaimTest(CLAIMS["B12"], (GLOBAL,), data.late_competition),
         ClaimTest(CLAIMS["B13"], (), written.written_by_three_steps),
     ),

@@ -1,13 +1,13 @@
 """What the birth study trains, and what it is compared with.
 
-The simplified two-layer model learns bigram text with triggers. The source's sizes at `full`:
+The simplified two-layer model learns bigram text with triggers. The paper's sizes at `full`:
 d = 256, 256 tokens, batch 512, 1,000 steps of SGD (rate .03, momentum .9, decay 1e-4), loss on
 predictable positions. `global` has the loss on all tokens, a linear feed-forward memory in layer 1
-and the source's other width and rate (128, .2), for three times as long, because B12 is about what
+and the paper's other width and rate (128, .2), for three times as long, because B12 is about what
 comes late. `layers/1` and `layers/2` are general transformers.
 
 `quick` has 48 tokens, d = 128, batch 64 and 160 steps at rate .2. It was chosen by the loss and the
-share of right answers of a few seeds that are not among the study's, before any probe was read.
+accuracy of a few seeds that are not among the study's, before any probe was read.
 Stages, rarer triggers and general models are left to `full`.
 """
 
@@ -23,7 +23,7 @@ from mnemoscope.training.spec import Spec
 
 FIRST_KEYS, SECOND_KEYS, OUTPUT = TRAINED
 
-# names of settings: the simplified model
+# names of conditions: the simplified model
 ALL = "all"  # everything is trained together, on frequent fixed triggers
 RARE = "rare"  # on rarer fixed triggers
 RANDOM = "random"  # on triggers drawn for each sequence
@@ -127,7 +127,7 @@ def _with_memory(size: Size, task: Bigrams) -> Spec:
 
 
 def _general(task: Bigrams, layers: int) -> Spec:
-    """A general transformer: four heads, normalisation, feed-forward layers."""
+    """A general transformer: four heads, normalization, feed-forward layers."""
     return Spec(
         task=task,
         model=ModelConfig(d_model=128, n_heads=4, n_layers=layers, d_mlp=512, norm="pre"),
@@ -140,8 +140,8 @@ def _general(task: Bigrams, layers: int) -> Spec:
     )
 
 
-def settings(scale: Scale, corpus: Corpus | None = None) -> dict[str, Condition]:
-    """Every setting by name; 16 seeds of each at `full`, 8 at `quick`."""
+def build_conditions(scale: Scale, corpus: Corpus | None = None) -> dict[str, Condition]:
+    """Every condition by name; 16 seeds of each at `full`, 8 at `quick`."""
     size = SIZES[scale]
 
     def text(**fields: Any) -> Bigrams:

@@ -14,8 +14,8 @@ def curve(evidence: Evidence, name: str, series: str) -> tuple[np.ndarray, np.nd
     """Steps, and what was read there for every finished seed; memories are counted above chance.
 
     Args:
-        evidence: the trained settings.
-        name: the setting.
+        evidence: the trained conditions.
+        name: the condition.
         series: what was read at every look.
     """
     run = evidence.run(name)
@@ -34,8 +34,8 @@ def at_step(evidence: Evidence, name: str, series: str, step: int) -> np.ndarray
     """What was read at the last look up to a step.
 
     Args:
-        evidence: the trained settings.
-        name: the setting.
+        evidence: the trained conditions.
+        name: the condition.
         series: what was read at every look.
         step: the step after which no look counts.
     """
@@ -48,8 +48,8 @@ def drawn(evidence: Evidence, name: str, series: str) -> Curve:
     """A curve for the page: the mean over seeds and its spread.
 
     Args:
-        evidence: the trained settings.
-        name: the setting.
+        evidence: the trained conditions.
+        name: the condition.
         series: what was read at every look.
     """
     return Curve.over_seeds(*curve(evidence, name, series))

@@ -1,6 +1,6 @@
 """B9-B12: what the data decides.
 
-Which bigrams come first, which triggers are easy, which outputs generalise, what comes late.
+Which bigrams come first, which triggers are easy, which outputs generalize, what comes late.
 """
 
 from itertools import combinations
@@ -66,7 +66,7 @@ def global_first(evidence: Evidence) -> Outcome:
         f"in {share:.0%} of seeds. At the end {global_end:.2f} nats after other tokens "
         f"(the exact reader pays {exact:.2f}) and {context_end:.2f} where the context knows (0)."
     )
-    last = float(evidence.settings[GLOBAL].spec.steps)
+    last = float(evidence.conditions[GLOBAL].spec.steps)
     seeds = {
         "global": np.minimum(global_steps, last),
         "in context": np.minimum(context_steps, last),
@@ -97,10 +97,10 @@ def kinds_of_triggers(evidence: Evidence) -> Outcome:
     """
     trained(evidence, RARE, "Rarer fixed triggers")
     names = {"frequent": ALL, "rarer": RARE, "random": RANDOM}
-    right = {title: curve(evidence, name, "right") for title, name in names.items()}
-    times = {title: first_reach(*each, 0.9) for title, each in right.items()}
+    accuracy = {title: curve(evidence, name, "accuracy") for title, name in names.items()}
+    times = {title: first_reach(*each, 0.9) for title, each in accuracy.items()}
     # a seed that never gets there counts with the last step
-    last = float(evidence.settings[ALL].spec.steps)
+    last = float(evidence.conditions[ALL].spec.steps)
     seeds = {title: np.minimum(t, last) for title, t in times.items()}
     means = {title: mean_interval(t) for title, t in seeds.items()}
     intervals = [interval for _, interval in means.values()]
@@ -108,9 +108,9 @@ def kinds_of_triggers(evidence: Evidence) -> Outcome:
     if not any(np.isfinite(t).mean() >= 0.5 for t in times.values()):
         verdict = "undecided"
     table = "; ".join(f"{title} {steps_text(t)}" for title, t in times.items())
-    ends = ", ".join(f"{values[:, -1].mean():.1%}" for _, values in right.values())
+    ends = ", ".join(f"{values[:, -1].mean():.1%}" for _, values in accuracy.values())
     sentence = f"90% right at step (median): {table}. Right at the end: {ends}."
-    curves = {title: drawn(evidence, name, "right") for title, name in names.items()}
+    curves = {title: drawn(evidence, name, "accuracy") for title, name in names.items()}
     value, interval = _difference(means["rarer"], means["frequent"])
     return Outcome(verdict, value, interval, sentence, seeds, Plots(curves=curves))
 
@@ -123,15 +123,15 @@ def crossed(task: Bigrams, model: Transformer, _: Any) -> dict[str, Array]:
         model: the model of one seed.
         _: the seed's world, of which bigram text has none.
     """
-    right = {}
+    accuracy = {}
     for kind in ("uniform", "bigram"):
         other = task.model_copy(update={"outputs": kind})
-        right[kind] = by_role(other, model, *sampled(other))["right"]
-    return right
+        accuracy[kind] = by_role(other, model, *sampled(other))["accuracy"]
+    return accuracy
 
 
-def outputs_that_generalise(evidence: Evidence) -> Outcome:
-    """B11: the share right on the other kind of outputs, trained on uniform minus on bigram ones.
+def outputs_that_generalize(evidence: Evidence) -> Outcome:
+    """B11: accuracy on the other kind of outputs, trained on uniform minus on bigram ones.
 
     Reproduced if the 95% interval lies above 5 points, partly if above 0, else refuted.
     """

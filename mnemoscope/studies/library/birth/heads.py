@@ -22,15 +22,15 @@ SHOWN = 28  # tokens of an attention map
 
 
 def one_or_two_layers(evidence: Evidence) -> Outcome:
-    """B1: the share right at predictable positions with one layer and with two.
+    """B1: accuracy at predictable positions with one layer and with two.
 
     Reproduced if two layers reach 95% in at least 90% of seeds and one layer's mean lies between
     40% and 70%; partly if two layers are better by at least 20 points in 90% of seeds; else
     refuted.
     """
     trained(evidence, ONE, "General models of one and two layers")
-    one = evidence.measure(ONE, answers)["right"]
-    two = evidence.measure(TWO, answers)["right"]
+    one = evidence.measure(ONE, answers)["accuracy"]
+    two = evidence.measure(TWO, answers)["accuracy"]
     n_pairs = min(len(one), len(two))
     gain = two[:n_pairs] - one[:n_pairs]
     solved = (two >= 0.95).mean()
@@ -45,8 +45,8 @@ def one_or_two_layers(evidence: Evidence) -> Outcome:
         f"{solved:.0%} of the two-layer seeds reach 95%."
     )
     curves = {
-        "1 layer": drawn(evidence, ONE, "right"),
-        "2 layers": drawn(evidence, TWO, "right"),
+        "1 layer": drawn(evidence, ONE, "accuracy"),
+        "2 layers": drawn(evidence, TWO, "accuracy"),
     }
     seeds = {"one layer": one, "two layers": two}
     return Outcome(verdict, value, interval, sentence, seeds, Plots(curves=curves))
@@ -119,8 +119,8 @@ def two_heads(evidence: Evidence) -> Outcome:
         "layer 1 after an earlier occurrence": seen["induction"],
     }
     curves = {name: drawn(evidence, ALL, name) for name in ("previous", "induction", "to answer")}
-    pictures = Plots(curves=curves, maps=_maps(evidence, ALL))
-    return Outcome(verdict, share, interval, sentence, seeds, pictures)
+    plots = Plots(curves=curves, maps=_maps(evidence, ALL))
+    return Outcome(verdict, share, interval, sentence, seeds, plots)
 
 
 def any_token(evidence: Evidence) -> Outcome:
@@ -147,5 +147,5 @@ def any_token(evidence: Evidence) -> Outcome:
         "fixed triggers: at other tokens": fixed["induction at others"],
         "fixed triggers: at triggers": fixed["induction"],
     }
-    pictures = Plots(maps=_maps(evidence, RANDOM))
-    return Outcome(verdict, share, interval, sentence, seeds, pictures)
+    plots = Plots(maps=_maps(evidence, RANDOM))
+    return Outcome(verdict, share, interval, sentence, seeds, plots)

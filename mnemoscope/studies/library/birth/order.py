@@ -26,7 +26,7 @@ from mnemoscope.studies.statistics import (
     share_verdict,
 )
 
-SHOWN = ("right", *MEMORIES[:3])
+SHOWN = ("accuracy", *MEMORIES[:3])
 
 
 def order_of_memories(evidence: Evidence) -> Outcome:
@@ -51,7 +51,7 @@ def order_of_memories(evidence: Evidence) -> Outcome:
         "Output, second-layer keys, first-layer keys come in this order in "
         f"{share:.0%} of seeds, the output memory is first in {output_first.mean():.0%}."
     )
-    last = float(evidence.settings[ALL].spec.steps)
+    last = float(evidence.conditions[ALL].spec.steps)
     seeds = {name: np.minimum(t, last) for name, t in times.items()}
     curves = {name: drawn(evidence, ALL, name) for name in SHOWN}
     return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=curves))
@@ -59,7 +59,7 @@ def order_of_memories(evidence: Evidence) -> Outcome:
 
 def _at_release(evidence: Evidence, name: str, series: str) -> np.ndarray:
     """What was read when what is held back is released."""
-    unfreeze_steps = evidence.settings[name].spec.unfreeze_steps()
+    unfreeze_steps = evidence.conditions[name].spec.unfreeze_steps()
     return at_step(evidence, name, series, max(unfreeze_steps.values()))
 
 
@@ -70,7 +70,7 @@ def _parts_of_freezing(read: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         read["output held back: first keys"],
     ]
     output_formed = read["output alone: output memory"] >= 0.75
-    not_enough = read["output alone: right"] < 0.7
+    not_enough = read["output alone: accuracy"] < 0.7
     return {
         "output held back: no keys": np.max(no_output_keys, axis=0) <= 0.25,
         "output alone: formed, and not enough": output_formed & not_enough,
@@ -115,7 +115,7 @@ def freezing(evidence: Evidence) -> Outcome:
         "output held back: second keys": _at_release(evidence, NO_OUTPUT, "second keys"),
         "output held back: first keys": _at_release(evidence, NO_OUTPUT, first_keys),
         "output alone: output memory": _at_release(evidence, ONLY_OUTPUT, "output memory"),
-        "output alone: right": _at_release(evidence, ONLY_OUTPUT, "right"),
+        "output alone: accuracy": _at_release(evidence, ONLY_OUTPUT, "accuracy"),
         "first keys held back: second keys": _at_release(evidence, NO_FIRST, "second keys"),
         "second keys held back: first keys": _at_release(evidence, NO_SECOND, first_keys),
     }
@@ -129,15 +129,15 @@ def freezing(evidence: Evidence) -> Outcome:
         f"{means['output held back: second keys']:.2f} and "
         f"{means['output held back: first keys']:.2f} formed at the release. "
         f"The output alone forms to {means['output alone: output memory']:.2f} and is "
-        f"right in {means['output alone: right']:.1%}. "
+        f"right in {means['output alone: accuracy']:.1%}. "
         "Second-layer keys without the first's form to "
         f"{means['first keys held back: second keys']:.2f}, "
         "first-layer keys without the second's to "
         f"{means['second keys held back: first keys']:.2f}. "
         f"Seeds in which each part holds: {parts}."
     )
-    pictures = Plots(curves=_curves_of_freezing(evidence))
-    return Outcome(verdict, value, interval, sentence, read, pictures)
+    plots = Plots(curves=_curves_of_freezing(evidence))
+    return Outcome(verdict, value, interval, sentence, read, plots)
 
 
 def early_positions(evidence: Evidence) -> Outcome:
@@ -181,7 +181,7 @@ def together_or_in_stages(evidence: Evidence) -> Outcome:
     trained(evidence, SHORT, "Stages")
     names = {"together": ALL, "short stages": SHORT, "long stages": LONG}
     times = {
-        title: first_reach(*curve(evidence, name, "right"), 0.9) for title, name in names.items()
+        title: first_reach(*curve(evidence, name, "accuracy"), 0.9) for title, name in names.items()
     }
     n_pairs = min(map(len, times.values()))
     together, *stages = (t[:n_pairs] for t in times.values())
@@ -193,7 +193,7 @@ def together_or_in_stages(evidence: Evidence) -> Outcome:
         f"90% right at step (median): {table}. "
         f"Together is faster than both in {share:.0%} of seeds."
     )
-    last = float(evidence.settings[ALL].spec.steps)
-    curves = {title: drawn(evidence, name, "right") for title, name in names.items()}
+    last = float(evidence.conditions[ALL].spec.steps)
+    curves = {title: drawn(evidence, name, "accuracy") for title, name in names.items()}
     seeds = {title: np.minimum(t, last) for title, t in times.items()}
     return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=curves))

@@ -11,12 +11,12 @@ from mnemoscope.tasks import Bigrams
 from mnemoscope.training.metrics import by_role
 
 SAMPLE = 256  # sequences on which a finished model is examined
-SAMPLE_KEY = 2**31 - 2  # no setting trains this seed
+SAMPLE_KEY = 2**31 - 2  # no condition trains this seed
 
 
 def task_of(evidence: Evidence, name: str) -> Bigrams:
-    """The task of a setting, which is always bigram text."""
-    task = evidence.settings[name].spec.task
+    """The task of a condition, which is always bigram text."""
+    task = evidence.conditions[name].spec.task
     assert isinstance(task, Bigrams)
     return task
 

@@ -1,4 +1,4 @@
-"""What a scale may settle: quick runs are short, and some settings only the full scale trains."""
+"""What a scale may settle: quick runs are short, and some conditions only the full scale trains."""
 
 from mnemoscope.studies.claims import InconclusiveError, Verdict
 from mnemoscope.studies.evidence import Evidence
@@ -15,12 +15,12 @@ def settled(evidence: Evidence, verdict: Verdict) -> Verdict:
 
 
 def trained(evidence: Evidence, name: str, what: str) -> None:
-    """Stop a judge whose settings only the full scale trains.
+    """Stop a judge whose conditions only the full scale trains.
 
     Args:
-        evidence: the settings of this scale.
-        name: a setting that the judge needs.
-        what: the settings in words, the beginning of the sentence that says why nothing is settled.
+        evidence: the conditions of this scale.
+        name: a condition that the judge needs.
+        what: the conditions in words, which begin the sentence on why nothing is settled.
     """
-    if name not in evidence.settings:
+    if name not in evidence.conditions:
         raise InconclusiveError(f"{what} are trained at full scale only.")

@@ -60,44 +60,44 @@ def _answered(
 
 
 def written_by_hand(evidence: Evidence) -> Outcome:
-    """B4: the share right at predictable positions with weights written by hand, at every width.
+    """B4: accuracy at predictable positions with weights written by hand, at every width.
 
     Reproduced if right in at least 95% at the largest width, and more often the wider the model;
-    partly if above 50% at the source's d = 256; else refuted.
+    partly if above 50% at the paper's d = 256; else refuted.
     """
-    n_seeds = evidence.settings[ALL].seeds
+    n_seeds = evidence.conditions[ALL].seeds
     n_sequences = 64 if evidence.scale == "full" else 16
     task = task_of(evidence, ALL).model_copy(update={"length": 256})
     sample = sampled(task, n_sequences)
 
-    def share_right(d: int, seed: Array) -> Array:
+    def accuracy_of(d: int, seed: Array) -> Array:
         config = simplified_model(d)
         params = init(config, task.d_vocab, task.length, key=jax.random.key(seed))
         model = Transformer(config, induction_weights(config, params, task.fixed_triggers))
         _, asked, right = _answered(model, task, *sample)
         return right.sum() / asked.sum()
 
-    right = {
-        d: map_over_seeds(partial(share_right, d), n_seeds)(np.arange(n_seeds)) for d in WIDTHS
+    accuracy = {
+        d: map_over_seeds(partial(accuracy_of, d), n_seeds)(np.arange(n_seeds)) for d in WIDTHS
     }
-    means = [right[d].mean() for d in WIDTHS]
-    value, interval = mean_interval(right[256])
+    means = [accuracy[d].mean() for d in WIDTHS]
+    value, interval = mean_interval(accuracy[256])
     verdict: Verdict = "partly" if value > 0.5 else "refuted"
     rising = all(narrow < wide for narrow, wide in pairwise(means))
     if means[-1] >= 0.95 and rising:
         verdict = "reproduced"
-    table = ", ".join(f"{right[d].mean():.1%} at d={d}" for d in WIDTHS)
+    table = ", ".join(f"{accuracy[d].mean():.1%} at d={d}" for d in WIDTHS)
     sentence = (
         f"Three sums of outer products, no training, {n_seeds} draws of the embeddings: "
         f"right in {table}."
     )
-    return Outcome(verdict, value, interval, sentence, {f"d={d}": right[d] for d in WIDTHS})
+    return Outcome(verdict, value, interval, sentence, {f"d={d}": accuracy[d] for d in WIDTHS})
 
 
 def _after_three_steps(size: TheoremSize, seeds: int) -> np.ndarray:
     """What three gradient steps wrote, a row for each sample of sequences.
 
-    Columns: the recalls of output memory, second keys and first keys, the share of right answers,
+    Columns: the recalls of output memory, second keys and first keys, accuracy,
     and the share of wrong answers that are the trigger.
     """
     task = theorem_task(size.n_tokens, size.length)
@@ -128,19 +128,19 @@ def _gradient_error(size: TheoremSize, seed: int) -> float:
 
 
 def written_by_three_steps(evidence: Evidence) -> Outcome:
-    """B13: recalls and right answers after one gradient step for each of the three matrices.
+    """B13: recalls and accuracy after one gradient step for each of the three matrices.
 
     A sample of sequences does it if all three recalls are at least 90% and right at least 90%:
     reproduced if at least 90% of samples do; partly if the three recalls are; else refuted.
     """
     size = TheoremSize(*THEOREM[evidence.scale])
-    n_seeds = evidence.settings[ALL].seeds
+    n_seeds = evidence.conditions[ALL].seeds
     rows = _after_three_steps(size, n_seeds)
     recalls = rows[:, :3]
-    right = rows[:, 3]
+    accuracy = rows[:, 3]
     trigger = rows[:, 4]
     formed = (recalls >= 0.9).all(axis=1)
-    share, interval = share_interval(formed & (right >= 0.9))
+    share, interval = share_interval(formed & (accuracy >= 0.9))
     verdict: Verdict = "refuted"
     if share >= MOST:
         verdict = "reproduced"
@@ -151,7 +151,7 @@ def written_by_three_steps(evidence: Evidence) -> Outcome:
     sentence = (
         f"After one step each the recalls are {recall_text} (output, second-layer "
         f"keys, first-layer keys), all at least .9 in {formed.mean():.0%} of {n_seeds} samples "
-        f"of {size.batches * size.batch:,} sequences; right in {right.mean():.1%}. "
+        f"of {size.batches * size.batch:,} sequences; right in {accuracy.mean():.1%}. "
         f"Of the wrong answers {trigger.mean():.0%} are the trigger itself: the "
         "first step also writes what layer 0 carries along, the token before the answer. "
         "No entry of the sampled first "
@@ -161,7 +161,7 @@ def written_by_three_steps(evidence: Evidence) -> Outcome:
         "output memory": recalls[:, 0],
         "second keys": recalls[:, 1],
         "first keys": recalls[:, 2],
-        "right": right,
+        "accuracy": accuracy,
         "wrong answers that are the trigger": trigger,
     }
     return Outcome(verdict, share, interval, sentence, seeds)

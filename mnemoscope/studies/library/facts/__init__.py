@@ -5,18 +5,18 @@ How much of it fits, and what a model says before it knows.
 
 from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.facts import built, phases, trained
-from mnemoscope.studies.library.facts.conditions import settings
+from mnemoscope.studies.library.facts.conditions import build_conditions
 
 CLAIMS = load_claims("facts")
 
 STUDY = Study(
     name="facts",
     title="How are facts recalled, and why does a model make them up?",
-    source=(
+    paper=(
         "Understanding Factual Recall in Transformers via Associative Memories "
         "(Nichani, Lee, Bietti)"
     ),
-    settings=settings,
+    conditions=build_conditions,
     tests=(
         ClaimTest(CLAIMS["F1"], (), built.hand_built),
         ClaimTest(CLAIMS["F2"], (), trained.stored_facts),

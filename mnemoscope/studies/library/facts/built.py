@@ -30,7 +30,7 @@ def ladder(size: int) -> Int[np.ndarray, "width"]:
 
 
 def recall(size: int, mlp: bool, draws: int) -> Float[np.ndarray, "draw width"]:
-    """The share of facts that each draw's model answers right, at every width of the ladder.
+    """Each draw's accuracy over the facts, at every width of the ladder.
 
     Args:
         size: how many subjects, and as many relations.
@@ -58,12 +58,14 @@ def recall(size: int, mlp: bool, draws: int) -> Float[np.ndarray, "draw width"]:
     return shares.reshape(draws, len(widths))
 
 
-def needed(right: Float[np.ndarray, "draw width"], widths: Int[np.ndarray, "width"]) -> int | None:
+def needed(
+    accuracy: Float[np.ndarray, "draw width"], widths: Int[np.ndarray, "width"]
+) -> int | None:
     """The smallest width from which on nearly every draw recalls everything.
 
     None if even the widest does not.
     """
-    whole = (right == 1).mean(axis=0) >= MOST
+    whole = (accuracy == 1).mean(axis=0) >= MOST
     if not whole[-1]:
         return None
     if whole.all():
@@ -73,20 +75,20 @@ def needed(right: Float[np.ndarray, "draw width"], widths: Int[np.ndarray, "widt
 
 
 def slope(
-    rights: list[Float[np.ndarray, "draw _"]], sizes: tuple[int, ...], mlp: bool
+    accuracies: list[Float[np.ndarray, "draw _"]], sizes: tuple[int, ...], mlp: bool
 ) -> tuple[float, list[int]]:
     """The slope of log parameters against log facts, and the parameters.
 
     Infinite where a size is never recalled.
 
     Args:
-        rights: the share of facts answered right, for each size.
+        accuracies: the accuracy over the facts, for each size.
         sizes: how many subjects, and as many relations.
         mlp: whether there is a feed-forward layer.
     """
     counts = []
-    for right, size in zip(rights, sizes, strict=True):
-        width = needed(right, ladder(size))
+    for accuracy, size in zip(accuracies, sizes, strict=True):
+        width = needed(accuracy, ladder(size))
         if width is not None:
             counts.append(parameter_count(2 * size, width, width if mlp else 0))
     if len(counts) < len(sizes):
@@ -98,7 +100,7 @@ def slope(
 class Recalled(NamedTuple):
     """What was measured of one kind of model."""
 
-    rights: list[Float[np.ndarray, "draw _"]]  # share of facts answered right, for each size
+    accuracies: list[Float[np.ndarray, "draw _"]]  # accuracy over the facts, for each size
     slope: float  # of log parameters against log facts
     interval: Interval  # of the slope, over draws
     counts: list[int]  # parameters that each size needs
@@ -113,17 +115,17 @@ class Recalled(NamedTuple):
 
 def _measure(sizes: tuple[int, ...], mlp: bool, draws: int) -> Recalled:
     """Recall at every size and width, and the slope with its interval over resampled draws."""
-    rights = [recall(size, mlp, draws) for size in sizes]
-    steep, counts = slope(rights, sizes, mlp)
+    accuracies = [recall(size, mlp, draws) for size in sizes]
+    steep, counts = slope(accuracies, sizes, mlp)
     rng = np.random.default_rng(0)
     resampled = []
     for _ in range(RESAMPLES):
         rows = rng.integers(0, draws, draws)
-        resampled.append(slope([right[rows] for right in rights], sizes, mlp)[0])
+        resampled.append(slope([accuracy[rows] for accuracy in accuracies], sizes, mlp)[0])
     # a resample of the draws may never recall everything: its slope is infinite, and nothing may be
     # averaged with it
     low, high = np.quantile(resampled, (0.025, 0.975), method="inverted_cdf").tolist()
-    return Recalled(rights, steep, (low, high), counts)
+    return Recalled(accuracies, steep, (low, high), counts)
 
 
 def hand_built(evidence: Evidence) -> Outcome:
@@ -139,10 +141,10 @@ def hand_built(evidence: Evidence) -> Outcome:
     curves = {}
     seeds = {}
     for kind, measured in found.items():
-        for right, size in zip(measured.rights, sizes, strict=True):
+        for accuracy, size in zip(measured.accuracies, sizes, strict=True):
             widths = ladder(size)
-            curves[f"{kind}: S = R = {size}"] = Curve.over_seeds(widths, right)
-            seeds[f"{kind}, S = {size}, d = {widths[-1]}"] = right[:, -1]
+            curves[f"{kind}: S = R = {size}"] = Curve.over_seeds(widths, accuracy)
+            seeds[f"{kind}, S = {size}, d = {widths[-1]}"] = accuracy[:, -1]
     verdict = parts_verdict(0.85 <= measured.slope <= 1.25 for measured in found.values())
     if evidence.scale == "quick" and verdict != "reproduced":
         # a ladder's rung is a fifth, and these sizes span a factor of 16 in facts only

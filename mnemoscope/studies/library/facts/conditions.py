@@ -1,6 +1,6 @@
 """What `facts` trains with the one loop.
 
-Linear attention as the source has it, and softmax models with learned embeddings.
+Linear attention as the paper has it, and softmax models with learned embeddings.
 """
 
 from mnemoscope.models import Init, ModelConfig
@@ -31,7 +31,7 @@ SOFTMAX = {"softmax/attention only": 0, "softmax/with MLP": 64}  # hidden units
 
 
 def _linear(scale: Scale) -> Spec:
-    """The source's training of linear attention, the same at both scales but for its looks."""
+    """The paper's training of linear attention, the same at both scales but for its looks."""
     return Spec(
         task=TASK,
         model=LINEAR,
@@ -56,8 +56,8 @@ def _softmax(scale: Scale, hidden: int) -> Spec:
     )
 
 
-def settings(scale: Scale) -> dict[str, Condition]:
-    """Every setting of a scale, by name."""
+def build_conditions(scale: Scale) -> dict[str, Condition]:
+    """Every condition of a scale, by name."""
     specs = {"linear": _linear(scale)}
     specs |= {name: _softmax(scale, hidden) for name, hidden in SOFTMAX.items()}
     return {name: Condition(spec, SEEDS[scale]) for name, spec in specs.items()}

@@ -31,8 +31,8 @@ def _task(run: Run) -> Facts:
 
 
 def _softmax_names(evidence: Evidence) -> list[str]:
-    """The settings of softmax attention with learned embeddings."""
-    return [name for name in evidence.settings if name.startswith("softmax/")]
+    """The conditions of softmax attention with learned embeddings."""
+    return [name for name in evidence.conditions if name.startswith("softmax/")]
 
 
 def phases(run: Run) -> Phases:
@@ -85,18 +85,18 @@ def zero_loss(evidence: Evidence) -> Outcome:
     """
     run = evidence.run("linear")
     loss = run.metrics["loss, both"][run.finished]
-    right = run.metrics["right"][run.finished]
+    accuracy = run.metrics["accuracy"][run.finished]
     half = loss.shape[1] // 2
     falling = loss[:, -1] < loss[:, -2]
-    does_it = (right[:, -1] == 1) & (loss[:, -1] < END) & falling
+    does_it = (accuracy[:, -1] == 1) & (loss[:, -1] < END) & falling
     verdict, share, interval = share_verdict(does_it)
     mean, (low, high) = mean_interval(loss[:, -1])
     sentence = (
         f"After {run.spec.steps:,} steps the loss over every fact is "
         f"{mean:.4f} [{low:.4f}, {high:.4f}] (half way {loss[:, half].mean():.2f}) "
-        f"and {right[:, -1].mean():.1%} of the facts are answered right."
+        f"and {accuracy[:, -1].mean():.1%} of the facts are answered right."
     )
-    seeds = {"final loss": loss[:, -1], "right": right[:, -1]}
+    seeds = {"final loss": loss[:, -1], "accuracy": accuracy[:, -1]}
     return Outcome(verdict, share, interval, sentence, seeds)
 
 
@@ -125,10 +125,10 @@ def _softmax_sentence(evidence: Evidence, name: str) -> str:
     run = evidence.run(name)
     there = has_plateau(np.array(run.spec.eval_steps()), phases(run))
     share = share_interval(there)[0]
-    right = run.metrics["right"][run.finished][:, -1]
+    accuracy = run.metrics["accuracy"][run.finished][:, -1]
     return (
         f"{name.split('/')[1]} {share:.0%} of seeds "
-        f"(nearest to p(a | r) {_nearest(run).mean():.2f}, {right.mean():.1%} right at the end)"
+        f"(nearest to p(a | r) {_nearest(run).mean():.2f}, {accuracy.mean():.1%} right at the end)"
     )
 
 
@@ -162,7 +162,7 @@ def hallucination(evidence: Evidence) -> Outcome:
 
 
 def _loss_curves(evidence: Evidence) -> dict[str, Curve]:
-    """What each setting pays with all of the question and parts of it, and how near p(a | r) is."""
+    """Losses with all of the question and with parts of it, and how near p(a | r) is."""
     curves = {}
     for name in ("linear", *_softmax_names(evidence)):
         run = evidence.run(name)

@@ -2,7 +2,7 @@ r"""How many facts a trained model stores.
 
 Many seeds, sizes and numbers of hidden units share one compiled training.
 
-The source's model: frozen embeddings N(0, 1/d), H heads of size d_h without a residual connection
+The paper's model: frozen embeddings N(0, 1/d), H heads of size d_h without a residual connection
 around them, then x + W_out relu(W_in x + b); logits over the answers. Weights start as in the
 authors' program: N(0, 1/d_h) for W_Q, W_K and W_V, N(0, 1/d) for W_O and W_in, N(0, 1/m) for W_out,
 no bias. Adam without weight decay on fresh batches; S^2 facts (S = R) are stored when 99% of them
@@ -33,7 +33,7 @@ from mnemoscope.training.loss import cross_entropy
 
 Size = Annotated[int, Field(ge=1)]
 LEVEL = 0.99  # of the facts are answered right
-SILENT = ("*.attn.b_?", "*.mlp.b_out")  # the source's model has a bias at the hidden units alone
+SILENT = ("*.attn.b_?", "*.mlp.b_out")  # the paper's model has a bias at the hidden units alone
 
 
 class Shape(Strict):
@@ -51,7 +51,7 @@ class Shape(Strict):
     look: Size = 128  # steps between two looks
 
     def model(self) -> ModelConfig:
-        """The source's model as a configuration of the one transformer."""
+        """The paper's model as a configuration of the one transformer."""
         return ModelConfig(
             d_model=self.d,
             n_heads=self.n_heads,
@@ -65,13 +65,13 @@ class Shape(Strict):
         )
 
     def parameters(self, d_mlp: int | None = None) -> int:
-        """As the source counts them; with all hidden units if it is not said how many."""
+        """As the paper counts them; with all hidden units if it is not said how many."""
         hidden = self.d_mlp if d_mlp is None else d_mlp
         return (4 * self.n_heads * self.d_head + 2 * hidden) * self.d
 
 
 def start(shape: Shape, task: Facts, d_mlp: Array, key: PRNGKeyArray) -> Params:
-    """The source's start: what is trained is normal, of the variances in the module's docstring.
+    """The paper's start: what is trained is normal, of the variances in the module's docstring.
 
     Args:
         shape: the model.

@@ -26,7 +26,7 @@ class Sweep(NamedTuple):
     training: dict[str, Any]  # fields of Shape that say how each is trained
 
 
-# With eight heads a share of a half needs a width of 16. The source has 25 shares and widths to
+# With eight heads a share of a half needs a width of 16. The paper has 25 shares and widths to
 # 181: three widths a factor of three apart settle a slope, and shares from a ninth to two thirds of
 # the parameters in the MLP settle whether sharing matters.
 SWEEP = {
@@ -147,7 +147,7 @@ def trade_off(evidence: Evidence) -> Outcome:
     each_hidden = np.repeat(HIDDEN, GRID_SEEDS)
     each_size = np.full(len(each_seed), 32)
     for i, heads in enumerate(HEADS):
-        # the one rate of the source's program for this grid
+        # the one rate of the paper's program for this grid
         shape = Shape(d=32, n_heads=heads, d_head=8, d_mlp=max(HIDDEN), rates=(1e-2,))
         found = trainer(shape, 32, len(each_seed))(each_seed, each_size, each_hidden)
         best[i] = found.reshape(len(HIDDEN), GRID_SEEDS)

@@ -2,18 +2,18 @@
 
 from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.hops import built, order, trained
-from mnemoscope.studies.library.hops.conditions import settings
+from mnemoscope.studies.library.hops.conditions import build_conditions
 
 CLAIMS = load_claims("hops")
 
 STUDY = Study(
     name="hops",
     title="Must a transformer be taught easy steps before hard ones?",
-    source=(
+    paper=(
         "Learning Compositional Functions with Transformers from Easy-to-Hard Data "
         "(Wang and others)"
     ),
-    settings=settings,
+    conditions=build_conditions,
     tests=(
         ClaimTest(CLAIMS["H1"], (), built.hand_built),
         ClaimTest(CLAIMS["H2"], ("hard/*", "long/*", "mixture/k=4"), trained.hard_only),

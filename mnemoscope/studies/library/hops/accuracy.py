@@ -26,14 +26,14 @@ def task_of(run: Run) -> Hops:
     return run.spec.task
 
 
-def right(run: Run, hops: int) -> Float[np.ndarray, "seed look"]:
-    """The share of right answers to so many hops at every look, for the seeds that finished."""
+def read_accuracy(run: Run, hops: int) -> Float[np.ndarray, "seed look"]:
+    """Accuracy on so many hops at every look, for the seeds that finished."""
     return run.metrics[f"{hops} hops"][run.finished]
 
 
 def at_end(run: Run, hops: int) -> Float[np.ndarray, "seed"]:
     """The same after the last step."""
-    return right(run, hops)[:, -1]
+    return read_accuracy(run, hops)[:, -1]
 
 
 def at_chance(run: Run, hops: int) -> Bool[np.ndarray, "seed"]:
@@ -43,7 +43,7 @@ def at_chance(run: Run, hops: int) -> Bool[np.ndarray, "seed"]:
 
 def steps_to_know(run: Run, hops: int) -> Float[np.ndarray, "seed"]:
     """The first look at which so many hops are known; infinite where they never are."""
-    known = right(run, hops) >= KNOWN
+    known = read_accuracy(run, hops) >= KNOWN
     steps = np.array(run.spec.eval_steps(), float)
     first = steps[known.argmax(axis=1)]
     return np.where(known.any(axis=1), first, np.inf)
@@ -53,4 +53,7 @@ def curves(run: Run, name: str) -> dict[str, Curve]:
     """Every number of hops through training, named after the run."""
     steps = np.array(run.spec.eval_steps())
     numbers = [2**level for level in range(task_of(run).levels)]
-    return {f"{name}: {named(hops)}": Curve.over_seeds(steps, right(run, hops)) for hops in numbers}
+    return {
+        f"{name}: {named(hops)}": Curve.over_seeds(steps, read_accuracy(run, hops))
+        for hops in numbers
+    }

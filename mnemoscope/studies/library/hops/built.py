@@ -22,7 +22,7 @@ CONTEXTS = 256  # on which each draw is asked
 
 
 def written(task: Hops, draws: int) -> Float[np.ndarray, "draw layer"]:
-    """The share of right answers to k hops, read after every layer.
+    """Accuracy on k hops, read after every layer.
 
     Each draw has its own hidden permutations.
     """
@@ -44,7 +44,7 @@ def written(task: Hops, draws: int) -> Float[np.ndarray, "draw layer"]:
 
 
 def hand_built(evidence: Evidence) -> Outcome:
-    """H1: the share of right answers to k hops of weights written by hand, k hops from everywhere.
+    """H1: accuracy on k hops of weights written by hand, k hops from everywhere.
 
     Reproduced if every answer is right for every draw of the hidden permutations and every size,
     refuted otherwise; the same weights read after one layer fewer are reported beside it.

@@ -87,8 +87,8 @@ def curriculum(steps: int, replay: float = 0.0) -> tuple[tuple[int, tuple[float,
     return tuple((steps * begin // 5, only(level, 3, replay)) for level, begin in enumerate(begins))
 
 
-def _setting(size: Size, task: Hops, layers: int | None = None, budgets: int = 1) -> Condition:
-    """A setting with so many layers (as many as levels if not said), for so many budgets."""
+def _condition(size: Size, task: Hops, layers: int | None = None, budgets: int = 1) -> Condition:
+    """A condition with so many layers (as many as levels if not said), for so many budgets."""
     model = ModelConfig(
         d_model=size.d,
         n_heads=1,
@@ -132,22 +132,22 @@ def _hard(size: Size, k: int, budgets: int = 1) -> Condition:
     """Training on k hops alone."""
     levels = Hops(n=size.n, k=k).levels
     schedule = ((0, only(levels - 1, levels)),)
-    return _setting(size, Hops(n=size.n, k=k, schedule=schedule), budgets=budgets)
+    return _condition(size, Hops(n=size.n, k=k, schedule=schedule), budgets=budgets)
 
 
-def settings(scale: Scale) -> dict[str, Condition]:
-    """Every setting of a scale, by name.
+def build_conditions(scale: Scale) -> dict[str, Condition]:
+    """Every condition of a scale, by name.
 
     `k=4` is the study's question, the others say how cost grows with k.
     """
     size = SIZES[scale]
     pure = Hops(n=size.n, k=4, schedule=curriculum(size.steps))
     replay = Hops(n=size.n, k=4, schedule=curriculum(size.steps, REPLAY))
-    found = {f"mixture/k={k}": _setting(size, Hops(n=size.n, k=k)) for k in size.mixtures}
+    found = {f"mixture/k={k}": _condition(size, Hops(n=size.n, k=k)) for k in size.mixtures}
     found |= {f"hard/k={k}": _hard(size, k) for k in (1, 2, 4)}
-    found["curriculum/pure"] = _setting(size, pure)
-    found["curriculum/replay"] = _setting(size, replay)
-    found["curriculum/shallow"] = _setting(size, pure, layers=2)
+    found["curriculum/pure"] = _condition(size, pure)
+    found["curriculum/replay"] = _condition(size, replay)
+    found["curriculum/shallow"] = _condition(size, pure, layers=2)
     if size.long > 1:
         found["long/k=4"] = _hard(size, 4, size.long)
     return found

@@ -41,8 +41,8 @@ class MixtureSeeds(NamedTuple):
     """What was read off the mixture's seeds that know 4 hops at the end."""
 
     steps: Float[np.ndarray, "level seed"]  # the first look at which each number of hops is known
-    without: Float[np.ndarray, "seed layer level"]  # right answers with a layer silenced
-    after: Float[np.ndarray, "seed layer level"]  # right answers read after a layer
+    without: Float[np.ndarray, "seed layer level"]  # accuracy with a layer silenced
+    after: Float[np.ndarray, "seed layer level"]  # accuracy read after a layer
 
 
 def _read_mixture(evidence: Evidence, hops: list[int]) -> MixtureSeeds:
@@ -106,8 +106,6 @@ def layer_by_layer(evidence: Evidence) -> Outcome:
         "silenced": Grid.of(hops, layers, read.without.mean(axis=0).T),
         "read after": Grid.of(hops, layers, read.after.mean(axis=0).T),
     }
-    pictures = Plots(
-        curves=curves(run, "mixture") | curves(shallow, "one layer fewer"), grids=grids
-    )
+    plots = Plots(curves=curves(run, "mixture") | curves(shallow, "one layer fewer"), grids=grids)
     sentence = _sentence(read, hops, 1 / task.n, shallow)
-    return Outcome(verdict, share, interval, sentence, seeds, pictures)
+    return Outcome(verdict, share, interval, sentence, seeds, plots)

@@ -69,7 +69,7 @@ def hard_only(evidence: Evidence) -> Outcome:
     """
     run = evidence.run("hard/k=4")
     mixture = evidence.run("mixture/k=4")
-    longest = evidence.run("long/k=4") if "long/k=4" in evidence.settings else run
+    longest = evidence.run("long/k=4") if "long/k=4" in evidence.conditions else run
     steps = _steps_alone(evidence, longest)
     medians = {k: float(np.median(x)) for k, x in steps.items()}
     # at least so many steps: the longest training, if 4 hops are never known
@@ -94,9 +94,9 @@ def hard_only(evidence: Evidence) -> Outcome:
     )
     seeds = {"hard only: 4 hops": at_end(run, 4), "mixture: 4 hops": at_end(mixture, 4)}
     seeds |= _finite_steps(steps)
-    pictures = Plots(curves=curves(longest, "hard") | curves(evidence.run("hard/k=2"), "k = 2"))
+    plots = Plots(curves=curves(longest, "hard") | curves(evidence.run("hard/k=2"), "k = 2"))
     verdict = _settled(evidence, verdict, "refuted")
-    return Outcome(verdict, share, interval, sentence, seeds, pictures)
+    return Outcome(verdict, share, interval, sentence, seeds, plots)
 
 
 def by_curriculum(evidence: Evidence) -> Outcome:
@@ -139,7 +139,7 @@ def by_mixture(evidence: Evidence) -> Outcome:
     """
     run = evidence.run("mixture/k=4")
     verdict, share, interval = share_verdict(at_end(run, 4) >= KNOWN)
-    mixtures = [name for name in evidence.settings if name.startswith("mixture/")]
+    mixtures = [name for name in evidence.conditions if name.startswith("mixture/")]
     steps = {1: steps_to_know(evidence.run("hard/k=1"), 1)}
     for name in mixtures:
         k = task_of(evidence.run(name)).k
@@ -152,8 +152,8 @@ def by_mixture(evidence: Evidence) -> Outcome:
     seeds = {named(h): at_end(run, h) for h in (1, 2, 4)}
     seeds |= _finite_steps(steps)
     verdict = _settled(evidence, verdict, "reproduced")
-    pictures = Plots(curves=curves(run, "mixture"))
-    return Outcome(verdict, share, interval, sentence, seeds, pictures)
+    plots = Plots(curves=curves(run, "mixture"))
+    return Outcome(verdict, share, interval, sentence, seeds, plots)
 
 
 def _power_law(steps: Mapping[int, np.ndarray]) -> str:

@@ -28,11 +28,11 @@ def study_of(path: Path | None = None) -> Study:
     return Study(
         name="language",
         title="Does any of it hold in a real language model?",
-        source=(
+        paper=(
             "N4: Distributional Associations vs In-Context Reasoning (Chen, Bruna, Bietti); "
-            "L1 to L3 go beyond the sources"
+            "L1 to L3 go beyond the papers"
         ),
-        settings=lambda scale: {},
+        conditions=lambda scale: {},
         tests=tuple(tests),
         on_model=study_of,
         fingerprint=subject.fingerprint,

@@ -1,6 +1,6 @@
 """L3: the permutation probe in words.
 
-Five colours, four animals with one each, and one of the animals again.
+Five colors, four animals with one each, and one of the animals again.
 """
 
 import jax
@@ -14,7 +14,7 @@ from mnemoscope.studies.library.language.copying import induction_heads, silence
 from mnemoscope.studies.library.language.subject import Subject, padded
 from mnemoscope.studies.statistics import MOST, share_interval
 
-COLOURS = (
+COLORS = (
     "red",
     "blue",
     "green",
@@ -41,63 +41,63 @@ ANIMALS = (
     "wolf",
 )
 PROMPTS = 100
-NAMED = 5  # colours
-SHOWN = 4  # animals with their colours
+NAMED = 5  # colors
+SHOWN = 4  # animals with their colors
 BATCH = 10
 
 
 def prompts() -> list[tuple[str, str, tuple[str, ...]]]:
-    """A shown animal asked again, a new one asked, and the colours.
+    """A shown animal asked again, a new one asked, and the colors.
 
-    Of the colours the right one comes first, then the unused one, then the others.
+    Of the colors the right one comes first, then the unused one, then the others.
     """
     draw = np.random.default_rng(0)
     found = []
     for number in range(PROMPTS):
-        named = draw.choice(COLOURS, NAMED, replace=False)
+        named = draw.choice(COLORS, NAMED, replace=False)
         animals = draw.choice(ANIMALS, SHOWN + 1, replace=False)
         given = draw.permutation(named)
         asked = number % SHOWN
         shown = zip(animals[:SHOWN], given[:SHOWN], strict=True)
-        lines = "".join(f"{animal}: {colour}\n" for animal, colour in shown)
+        lines = "".join(f"{animal}: {color}\n" for animal, color in shown)
         intro = f"The colors are {', '.join(named[:-1])} and {named[-1]}. Each animal has one."
         head = f"{intro}\n{lines}"
         others = [str(c) for i, c in enumerate(given) if i not in (asked, SHOWN)]
-        colours = (str(given[asked]), str(given[SHOWN]), *others)
-        found.append((f"{head}{animals[asked]}:", f"{head}{animals[SHOWN]}:", colours))
+        colors = (str(given[asked]), str(given[SHOWN]), *others)
+        found.append((f"{head}{animals[asked]}:", f"{head}{animals[SHOWN]}:", colors))
     return found
 
 
 def _last(model: Transformer, batch: tuple[Array, Array, Array, Array]) -> Array:
-    """Log-probabilities of the colours after each prompt."""
+    """Log-probabilities of the colors after each prompt."""
 
     def one(tokens: Array, at: Array, silenced: Array) -> Array:
         _, trace = model.run_with_trace(tokens, silence(model, silenced))
         return trace[f"blocks.{model.config.n_layers - 1}.hook_resid_post"][at]
 
-    tokens, last, colours, silenced = batch
+    tokens, last, colors, silenced = batch
     stream = jax.vmap(one)(tokens, last, silenced)
     log_p = jax.nn.log_softmax(unembed(model.config, model.params, stream))
-    return jax.numpy.take_along_axis(log_p, colours, axis=1)
+    return jax.numpy.take_along_axis(log_p, colors, axis=1)
 
 
 def answers(
     subject: Subject,
     texts: list[str],
-    colours: Int[np.ndarray, "prompt colour"],
+    colors: Int[np.ndarray, "prompt color"],
     silenced: Bool[np.ndarray, "layer head"],
-) -> Float[np.ndarray, "prompt colour"]:
-    """Probabilities of the colours after each text, as shares of all of them together.
+) -> Float[np.ndarray, "prompt color"]:
+    """Probabilities of the colors after each text, as shares of all of them together.
 
     Args:
         subject: The model.
         texts: One prompt each.
-        colours: The first token of every colour, prompt by prompt.
+        colors: The first token of every color, prompt by prompt.
         silenced: Heads whose outputs are zero.
     """
     tokens, last = padded([subject.tokenizer.encode(text) for text in texts])
     in_all = np.repeat(silenced[None], len(texts), axis=0)
-    p = np.exp(subject.map_rows(_last, (tokens, last, colours, in_all), BATCH))
+    p = np.exp(subject.map_rows(_last, (tokens, last, colors, in_all), BATCH))
     return p / p.sum(axis=1, keepdims=True)
 
 
@@ -109,20 +109,20 @@ def verdict(shown: float, unused: float) -> Verdict:
 
 
 def recalled(subject: Subject, evidence: Evidence) -> Outcome:
-    """L3: in how many prompts the shown colour is answered, and in how many the unused one.
+    """L3: in how many prompts the shown color is answered, and in how many the unused one.
 
     Reproduced if the shown one is answered in at least 90%, refuted if the unused one is answered
     at least as often as the shown one, partly in between.
     """
     again, new, words = (list(x) for x in zip(*prompts(), strict=True))
     encode = subject.tokenizer.encode
-    colours = np.array([[encode(f" {word}")[0] for word in row] for row in words])
+    colors = np.array([[encode(f" {word}")[0] for word in row] for row in words])
     heads = induction_heads(subject)
     nothing = np.zeros_like(heads)
     asked = {
-        "asked again": answers(subject, again, colours, nothing),
-        "fifth animal": answers(subject, new, colours, nothing),
-        "induction out": answers(subject, again, colours, heads),
+        "asked again": answers(subject, again, colors, nothing),
+        "fifth animal": answers(subject, new, colors, nothing),
+        "induction out": answers(subject, again, colors, heads),
     }
     picks = {name: p.argmax(axis=1) for name, p in asked.items()}  # 0: shown, 1: unused
     shown = picks["asked again"] == 0
@@ -131,7 +131,7 @@ def recalled(subject: Subject, evidence: Evidence) -> Outcome:
     without = float((picks["induction out"] == 0).mean())
     by_place = ", ".join(f"{shown[i::SHOWN].mean():.0%}" for i in range(SHOWN))
     sentence = (
-        f"{subject.name}: asked for an animal again, it answers the shown colour in {share:.0%} "
+        f"{subject.name}: asked for an animal again, it answers the shown color in {share:.0%} "
         f"of {PROMPTS} prompts (first to fourth pair: {by_place}) and the unused one in "
         f"{unused['asked again']:.0%}; for a fifth animal it answers the unused "
         f"one in {unused['fifth animal']:.0%} (chance {1 / NAMED:.0%}). With L1's induction heads "

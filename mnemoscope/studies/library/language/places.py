@@ -221,6 +221,6 @@ def located(subject: Subject, evidence: Evidence) -> Outcome:
         f"Madrid, Spain against the: {_example(pairs, before, after)}."
     )
     cases = {"before": before, "after": after, "all late silenced": answers.silenced}
-    pictures = Plots(grids=_grids(answers, late(subject.model.config.n_layers), held))
+    plots = Plots(grids=_grids(answers, late(subject.model.config.n_layers), held))
     said = verdict(more, interval, flipped)
-    return Outcome(said, value, interval, sentence, _by_prompt(cases, held), pictures)
+    return Outcome(said, value, interval, sentence, _by_prompt(cases, held), plots)

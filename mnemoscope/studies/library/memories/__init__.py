@@ -11,11 +11,11 @@ CLAIMS = load_claims("memories")
 STUDY = Study(
     name="memories",
     title="What can weights store?",
-    source=(
+    paper=(
         "Scaling Laws for Associative Memories (Cabannes, Dohmatob, Bietti) "
         "and the slides on memory in transformers"
     ),
-    settings=lambda scale: {},
+    conditions=lambda scale: {},
     tests=(
         ClaimTest(CLAIMS["M1"], (), written.outer_products),
         ClaimTest(CLAIMS["M2"], (), taught.capacity_grows),

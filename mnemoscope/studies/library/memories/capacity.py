@@ -6,8 +6,8 @@ It is found by bisection, for many seeds at once.
     two-layer   scores u_y . V relu(W e_x + b)              2 m d parameters (b is not counted)
 
 E and U lie on the sphere and are frozen. Training is full-batch Adam on the mean cross-entropy; a
-memory stores its N pairs when the share of right answers reaches `level` at some step. That is what
-the sources count (the best accuracy on the way), so to stop there changes nothing but the time.
+memory stores its N pairs when the accuracy reaches `level` at some step. That is what
+the papers count (the best accuracy on the way), so to stop there changes nothing but the time.
 
 N is an argument and not a shape: arrays have room for `room` pairs, and those beyond N are asked
 nothing and answer nothing. So one compilation serves a whole bisection.
@@ -33,7 +33,7 @@ from mnemoscope.theory.memory import random_unit_vectors
 
 Size = Annotated[int, Field(ge=1)]
 Weights = dict[str, Array]
-# step, share right before it, parameters, optimizer
+# step, accuracy before it, parameters, optimizer
 Training = tuple[Array, Array, Weights, optax.OptState]
 
 
@@ -52,11 +52,11 @@ class Memory(Strict):
     lr: Annotated[float, Field(gt=0)] = 1000.0
     """Adam's rate."""
     level: Annotated[float, Field(gt=0, le=1)] = 0.99
-    """The share of right answers from which on the pairs are stored."""
+    """The accuracy from which on the pairs are stored."""
 
     @property
     def parameters(self) -> int:
-        """As the sources count them."""
+        """As the papers count them."""
         return self.d**2 if self.kind == "linear" else 2 * self.m * self.d
 
 
@@ -117,7 +117,7 @@ def stores(memory: Memory, room: int, seed: Int[Array, ""], n: Int[Array, ""]) -
 def _reaches(
     memory: Memory, loss: Callable[[Weights], tuple[Array, Array]], weights: Weights
 ) -> Bool[Array, ""]:
-    """Whether training from these weights comes to the memory's level of right answers."""
+    """Whether training from these weights comes to the memory's level of accuracy."""
     optimizer = optax.adam(memory.lr)
 
     def unfinished(state: Training) -> Array:

@@ -11,14 +11,14 @@ from mnemoscope.core.axes import Float
 from mnemoscope.studies.claims import Curve, Grid, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.memories.capacity import Memory, capacity, written_capacity
-from mnemoscope.studies.library.memories.optimised import Cell, errors_by_rate
+from mnemoscope.studies.library.memories.optimized import Cell, errors_by_rate
 from mnemoscope.studies.statistics import Interval, mean_interval, slope
 
 
 class Sizes(NamedTuple):
     """Which memories are filled at a scale.
 
-    The source has 5 seeds, and up to 32,768 steps for the two-layer memory.
+    The paper has 5 seeds, and up to 32,768 steps for the two-layer memory.
     """
 
     seeds: int
@@ -169,7 +169,7 @@ def capacity_grows(evidence: Evidence) -> Outcome:
     near = all(0.5 <= constants[kind].mean() / PUBLISHED[kind] <= 2 for kind in slopes)
     verdict = _capacity_verdict(straight, near)
     if evidence.scale == "quick" and verdict != "reproduced":
-        # small widths, and a two-layer memory trained for a small part of the source's steps
+        # small widths, and a two-layer memory trained for a small part of the paper's steps
         verdict = "undecided"
     constant = {kind: f"{each.mean():.2f}" for kind, each in constants.items()}
     main = "; ".join(
@@ -217,7 +217,7 @@ class Stored(NamedTuple):
         return {d: errors[1] for d, errors in self.by_rate.items()}
 
 
-def _optimised() -> Stored:
+def _optimized() -> Stored:
     """Every cell that M7 compares."""
     by_rate = {d: errors_by_rate(Cell(d=d), (0.1, 1.0, 10.0)) for d in FIRST_ROW}
     small = {d: errors_by_rate(Cell(d=d, batch=16), (1.0,))[0] for d in FIRST_ROW}
@@ -259,7 +259,7 @@ def what_optimizers_store(evidence: Evidence) -> Outcome:
     Reproduced if all three gains have intervals above 0 and the first published row is met within
     25%, refuted if none has, else partly.
     """
-    stored = _optimised()
+    stored = _optimized()
     intervals = {name: mean_interval(gain) for name, gain in _gains(stored).items()}
     holds = [low > 0 for _, (low, _) in intervals.values()]
     row = stored.first_row
@@ -347,5 +347,5 @@ def spikes(evidence: Evidence) -> Outcome:
         for rate, each in losses.items()
     }
     end = float(losses[10.0][-1])
-    pictures = Plots(curves=curves, grids=grids)
-    return Outcome(_spikes_verdict(spike, lower), end, (end, end), sentence, {}, pictures)
+    plots = Plots(curves=curves, grids=grids)
+    return Outcome(_spikes_verdict(spike, lower), end, (end, end), sentence, {}, plots)

@@ -32,7 +32,7 @@ ASKED = {
     "quick": 1024,
     "full": 16_384,
 }  # pairs at most that are asked for, of as many as are stored
-DRAWS = {"quick": 32, "full": 100}  # of embeddings for the exponents; the source has 100
+DRAWS = {"quick": 32, "full": 100}  # of embeddings for the exponents; the paper has 100
 WIDTHS = np.unique(np.rint(np.geomspace(10, 1000, 13)).astype(int))
 SAMPLES = (
     10,
@@ -215,7 +215,7 @@ def _errors(
     """Error of each weighting at every width, and of memories that are filled from T draws.
 
     These keep the d / 8 inputs that were seen most often. Embeddings are drawn at the largest width
-    and cut, as the source does. Scores need no W: with K = E E^T and G = U U^T,
+    and cut, as the paper does. Scores need no W: with K = E E^T and G = U U^T,
     u_y . W e_x = sum_x' q(x') G[y, f(x')] K[x, x'], and K grows with the width.
     """
     n = ZIPF
@@ -327,6 +327,6 @@ def exponents(evidence: Evidence) -> Outcome:
         for at in (0, -1):
             by_seed[f"{name}, d={WIDTHS[at]}"] = errors[:, i, at]
     value, interval = slopes[NAMES[0]]
-    pictures = Plots(curves=curves, grids=grids)
+    plots = Plots(curves=curves, grids=grids)
     verdict = _exponents_verdict(slopes, in_samples)
-    return Outcome(verdict, value, interval, sentence, by_seed, pictures)
+    return Outcome(verdict, value, interval, sentence, by_seed, plots)

@@ -1,6 +1,6 @@
 """What the noise study trains: two layers of one head with feed-forward layers.
 
-On text whose trigger noise often follows. The source's sizes at `full` (d = 256, 256 tokens, batch
+On text whose trigger noise often follows. The paper's sizes at `full` (d = 256, 256 tokens, batch
 512, SGD at .03), for 2,000 of its 5,000 steps and 8 seeds. `quick` has d = 64, 48 tokens, batch 64
 and 300 steps at rate .1, chosen on seeds that are not among the study's.
 """
@@ -14,8 +14,8 @@ from mnemoscope.training.spec import Spec
 SEEDS = 8
 
 
-def settings(scale: Scale) -> dict[str, Condition]:
-    """The one setting of a scale."""
+def build_conditions(scale: Scale) -> dict[str, Condition]:
+    """The one condition of a scale."""
     full = scale == "full"
     d = 256 if full else 64
     model = ModelConfig(

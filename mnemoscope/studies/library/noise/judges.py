@@ -23,7 +23,7 @@ from mnemoscope.training.run import Run
 
 SHARES = (0.0, 0.1, 0.2, 1.0)  # of the width: singular values that are kept
 SAMPLE = 128
-READ = ("P(noise)", "P(right)", "right")
+READ = ("P(noise)", "P(right)", "accuracy")
 FOLLOWED = (  # through training, for the figures
     "margin of feed-forward",
     "margin of attention",
@@ -128,13 +128,14 @@ def truncation(evidence: Evidence) -> Outcome:
     verdict, share, interval = share_verdict(less_noise & more_right)
     table = "; ".join(
         f"rho = {rho:g}: {x['P(noise)'].mean():.2f}, {x['P(right)'].mean():.2f}, "
-        f"{x['right'].mean():.0%}"
+        f"{x['accuracy'].mean():.0%}"
         for rho, x in last.items()
     )
-    noise, right = (found[name][len(everywhere) :].mean(axis=1) for name in ("P(noise)", "right"))
-    singles = [f"layer {i} alone: {noise[i]:.2f}, {right[i]:.0%}" for i in layers]
+    noise = found["P(noise)"][len(everywhere) :].mean(axis=1)
+    accuracy = found["accuracy"][len(everywhere) :].mean(axis=1)
+    singles = [f"layer {i} alone: {noise[i]:.2f}, {accuracy[i]:.0%}" for i in layers]
     sentence = (
-        f"P(noise), P(right) and right answers on clean text: {table}. P(noise) and right answers "
+        f"P(noise), P(right) and accuracy on clean text: {table}. P(noise) and accuracy "
         f"without the feed-forward of {'; '.join(singles)}."
     )
     curves = {}

@@ -5,15 +5,22 @@ Or does it eliminate what is left?
 
 from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.remember import elimination, heads, recall
-from mnemoscope.studies.library.remember.conditions import ANY, PLAIN, SMALL, TWO, WIDE, settings
+from mnemoscope.studies.library.remember.conditions import (
+    ANY,
+    PLAIN,
+    SMALL,
+    TWO,
+    WIDE,
+    build_conditions,
+)
 
 CLAIMS = load_claims("remember")
 
 STUDY = Study(
     name="remember",
     title="Can a tiny transformer learn to remember?",
-    source="Can a Tiny Transformer Learn to Remember? (permutation study)",
-    settings=settings,
+    paper="Can a Tiny Transformer Learn to Remember? (permutation study)",
+    conditions=build_conditions,
     explore=(TWO, WIDE, SMALL, PLAIN),
     tests=(
         ClaimTest(CLAIMS["R1"], (), elimination.loss_of_the_eliminator),

@@ -1,13 +1,13 @@
-"""What the permutation study trains, and how it reads the source.
+"""What the permutation study trains, and how it reads the paper.
 
-The source: V = 5, 96 mappings trained and 24 held out, one layer, feed-forward of twice the width,
+The paper: V = 5, 96 mappings trained and 24 held out, one layer, feed-forward of twice the width,
 50 epochs of 100,000 samples with Adam; with repeats, 30% of the sequences end with the first pair
-again. Batch size and learning rate are not published: `full` takes 128 and 1e-3 at the source's
-number of samples. The source lists no norm and no seed.
+again. Batch size and learning rate are not published: `full` takes 128 and 1e-3 at the paper's
+number of samples. The paper lists no norm and no seed.
 
 Our choices: no norm; matrices and biases drawn as PyTorch draws a linear layer; and a split of its
 own for every seed, so that an interval over seeds covers the luck of the split. Where a verdict
-could hang on what the source leaves open, `full` also trains other *readings* of it: a norm after
+could hang on what the paper leaves open, `full` also trains other *readings* of it: a norm after
 each sum (`post`), and a larger rate (`lr3e-3`).
 
 `quick` trains on a tenth of the samples or less, in smaller batches, with a larger rate that falls
@@ -78,8 +78,8 @@ def spec(
     )
 
 
-def settings(scale: Scale) -> dict[str, Condition]:
-    """Every setting by name: what repeats / width and heads / reading of the source.
+def build_conditions(scale: Scale) -> dict[str, Condition]:
+    """Every condition by name: what repeats / width and heads / reading of the paper.
 
     At `full`, 256 seeds for R8, R9, R10 and R13 and 64 for the rest; at `quick`, 8, and 12 where
     only the seeds that master both skills count.

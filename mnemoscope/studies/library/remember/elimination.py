@@ -10,7 +10,7 @@ import numpy as np
 from mnemoscope.core.axes import Array
 from mnemoscope.models import Transformer
 from mnemoscope.probes.attention import mean_pattern, roles
-from mnemoscope.probes.skills import against_training, answers, right
+from mnemoscope.probes.skills import accuracy, against_training, answers
 from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.remember.conditions import PLAIN, SMALL, TWO
@@ -97,7 +97,7 @@ def last_step(evidence: Evidence) -> Outcome:
         f"{percent(share)} of seeds answer step 5 right on every held-out sequence "
         f"(mean accuracy {percent(last.mean())}, median Max-AE {np.median(worst):.2g}).{note}"
     )
-    return Outcome(verdict, share, interval, sentence, {"step 5 right": last, "Max-AE": worst})
+    return Outcome(verdict, share, interval, sentence, {"step 5 accuracy": last, "Max-AE": worst})
 
 
 def posterior_by_step(evidence: Evidence) -> Outcome:
@@ -122,7 +122,7 @@ def posterior_by_step(evidence: Evidence) -> Outcome:
         f"MAE {means}; Max-AE {largest}."
     )
     if short(evidence, PLAIN):
-        # the rate that falls to zero comes closer than the source's budget at a constant one
+        # the rate that falls to zero comes closer than the paper's budget at a constant one
         verdict = "undecided"
         sentence += " The verdict hangs on the schedule of the rate, which differs at this scale."
     by_seed = {"MAE": mae.mean(axis=1), "Max-AE": worst}
@@ -140,9 +140,9 @@ def below_chance(evidence: Evidence) -> Outcome:
     Reproduced if the interval holds 0 at all four steps, refuted if it lies below 0 at three or
     more, else partly. A short training can only refute it.
     """
-    accuracy = card(evidence, PLAIN)["right"][:, :4]
+    by_step = card(evidence, PLAIN)["accuracy"][:, :4]
     closer = {name: x[:, :4] for name, x in evidence.measure(PLAIN, against_training).items()}
-    gap = accuracy - 1 / np.arange(5, 1, -1)[None]
+    gap = by_step - 1 / np.arange(5, 1, -1)[None]
     intervals = [mean_interval(gap[:, step])[1] for step in range(4)]
     below = sum(high < 0 for _, high in intervals)
     around = sum(low <= 0 <= high for low, high in intervals)
@@ -158,10 +158,10 @@ def below_chance(evidence: Evidence) -> Outcome:
     nearer = closer["mae_training"].mean(axis=1) < closer["mae_all"].mean(axis=1)
     sentence = (
         "With a split of its own for each seed, held-out accuracy at steps 1-4 is "
-        f"{_percents(accuracy)}% (chance 20.0 25.0 33.3 50.0), below chance in "
-        f"{percent((by_seed < 0).mean())} of seeds: what the training mappings favour, the "
+        f"{_percents(by_step)}% (chance 20.0 25.0 33.3 50.0), below chance in "
+        f"{percent((by_seed < 0).mean())} of seeds: what the training mappings favor, the "
         "held-out ones lack. A reader that knew the training mappings exactly would score "
-        f"{_percents(closer['right_training'])}%; {percent(nearer.mean())} of "
+        f"{_percents(closer['accuracy_training'])}%; {percent(nearer.mean())} of "
         "seeds are nearer to it than to the eliminator."
     )
     return Outcome(verdict, value, interval, sentence, {"accuracy - chance, steps 1-4": by_seed})
@@ -243,7 +243,7 @@ def even_attention(evidence: Evidence) -> Outcome:
 
 
 def elimination_rate(task: Permutation, model: Transformer, split: Split) -> Array:
-    """Share right at the last step on held-out mappings: all that R17 and R18 need of a card.
+    """Accuracy at the last step on held-out mappings: all that R17 and R18 need of a card.
 
     Args:
         task: The permutation task.
@@ -251,11 +251,11 @@ def elimination_rate(task: Permutation, model: Transformer, split: Split) -> Arr
         split: Its trained and held-out mappings.
     """
     tokens = task.list_tokens(split.held_out, (task.n_symbols - 1,))
-    return right(answers(task, model, tokens), tokens)[-1]
+    return accuracy(answers(task, model, tokens), tokens)[-1]
 
 
 def _stored(evidence: Evidence, name: str, v: int) -> float | np.floating:
-    """How much of what knowing the training mappings by heart would gain, a setting gains.
+    """How much of what knowing the training mappings by heart would gain, a condition gains.
 
     In training loss over elimination, with v symbols.
     """

@@ -134,7 +134,7 @@ def attention_and_mlp(evidence: Evidence, able: np.ndarray) -> Outcome:
     90%, refuted if in at most 10%, partly in between.
     """
     recall = evidence.measure(TWO, knock_outs)["mean"]["recall"]
-    names = cases(evidence.settings[TWO].spec.model)
+    names = cases(evidence.conditions[TWO].spec.model)
     attention = recall[:, names.index("L0 attention")]
     mlp = recall[:, names.index("L0 mlp")]
     verdict, share, interval = share_verdict(((attention <= 0.5) & (mlp <= 0.5))[able])

@@ -1,4 +1,4 @@
-"""What a setting's seeds master: report cards, both skills, and other readings of the source.
+"""What a condition's seeds master: report cards, both skills, and other readings of the paper.
 
 And what a short training may not settle.
 """
@@ -19,13 +19,13 @@ def percent(x: float | np.floating) -> str:
 
 
 def short(evidence: Evidence, name: str) -> bool:
-    """Whether a setting was trained on fewer samples than the source's models."""
-    spec = evidence.settings[name].spec
+    """Whether a condition was trained on fewer samples than the paper's models."""
+    spec = evidence.conditions[name].spec
     return spec.steps * spec.batch < 0.99 * SOURCE_SAMPLES
 
 
 def card(evidence: Evidence, name: str) -> dict[str, np.ndarray]:
-    """The report card of a setting, with a leading seed axis."""
+    """The report card of a condition, with a leading seed axis."""
     return evidence.measure(name, report_card)
 
 
@@ -35,8 +35,8 @@ def recall(evidence: Evidence, name: str) -> np.ndarray:
 
 
 def eliminates(evidence: Evidence, name: str) -> np.ndarray:
-    """Share right at the last step when the last pair is new, by seed."""
-    return card(evidence, name)["right"][:, -1]
+    """Accuracy at the last step when the last pair is new, by seed."""
+    return card(evidence, name)["accuracy"][:, -1]
 
 
 def masters(evidence: Evidence, name: str) -> np.ndarray:
@@ -45,8 +45,8 @@ def masters(evidence: Evidence, name: str) -> np.ndarray:
 
 
 def readings(evidence: Evidence, name: str) -> list[str]:
-    """The settings that read the source differently where it is silent (none at `quick`)."""
-    return [other for other in evidence.settings if other.startswith(f"{name}/")]
+    """The conditions that read the paper differently where it is silent (none at `quick`)."""
+    return [other for other in evidence.conditions if other.startswith(f"{name}/")]
 
 
 def over_readings(
@@ -62,9 +62,9 @@ def over_readings(
 
     Args:
         evidence: What there is.
-        name: The setting of the plain reading.
+        name: The condition of the plain reading.
         verdict: What it came to.
-        judge: The verdict and the value of a setting.
+        judge: The verdict and the value of a condition.
         what: What that value is, in words.
     """
     outcomes = {other.rsplit("/", 1)[-1]: judge(other) for other in readings(evidence, name)}
@@ -73,4 +73,4 @@ def over_readings(
     notes = ", ".join(
         f"{reading} {percent(value)} ({other})" for reading, (other, value) in outcomes.items()
     )
-    return verdict, f" Other readings of the source, {what}: {notes}." if notes else ""
+    return verdict, f" Other readings of the paper, {what}: {notes}." if notes else ""

@@ -109,8 +109,8 @@ def two_heads(evidence: Evidence) -> Outcome:
 
 
 def _shapes(evidence: Evidence, start: str) -> list[str]:
-    """The plain readings of all settings whose names start so."""
-    return [name for name in evidence.settings if name.startswith(start) and name.count("/") == 1]
+    """The plain readings of all conditions whose names start so."""
+    return [name for name in evidence.conditions if name.startswith(start) and name.count("/") == 1]
 
 
 def head_or_width(evidence: Evidence) -> Outcome:
@@ -162,7 +162,7 @@ def dimensions(evidence: Evidence) -> Outcome:
     """
     skill = {}
     for name in _shapes(evidence, "plain/d"):
-        d = evidence.settings[name].spec.model.d_model
+        d = evidence.conditions[name].spec.model.d_model
         skill[d] = np.asarray(evidence.measure(name, elimination_rate))
     works = {d: rates >= 0.99 for d, rates in skill.items()}
     value = _smallest({d: float(hits.mean()) for d, hits in works.items()})
@@ -174,7 +174,7 @@ def dimensions(evidence: Evidence) -> Outcome:
     if value >= 16 and short(evidence, PLAIN):
         verdict = "undecided"
     table = ", ".join(f"d={d} {percent(hits.mean())}" for d, hits in works.items())
-    two_heads = [n for n in evidence.settings if n.startswith("repeat/") and n.endswith("h2")]
+    two_heads = [n for n in evidence.conditions if n.startswith("repeat/") and n.endswith("h2")]
     both = ", ".join(
         f"{name.removeprefix('repeat/')} {percent(masters(evidence, name).mean())}"
         for name in two_heads
@@ -183,7 +183,7 @@ def dimensions(evidence: Evidence) -> Outcome:
         f"Seeds that eliminate (99% right at step 5), one head: {table}. "
         f"Seeds that also recall, two heads: {both}."
     )
-    by_seed = {f"step 5 right, d={d}": x for d, x in skill.items()}
+    by_seed = {f"step 5 accuracy, d={d}": x for d, x in skill.items()}
     return Outcome(verdict, value, (float(low), float(high)), sentence, by_seed)
 
 

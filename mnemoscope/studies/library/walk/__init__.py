@@ -1,19 +1,19 @@
 """The walk study: a model small enough to be followed number by number.
 
-And the arithmetic that the source prints about it.
+And the arithmetic that the paper prints about it.
 """
 
 from mnemoscope.studies.claims import ClaimTest, Study, load_claims
 from mnemoscope.studies.library.walk import judges
-from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, settings
+from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, build_conditions
 
 CLAIMS = load_claims("walk")
 
 STUDY = Study(
     name="walk",
     title="A transformer as linear algebra, number by number",
-    source="A walk through a two-dimensional transformer on the pattern ABC",
-    settings=settings,
+    paper="A walk through a two-dimensional transformer on the pattern ABC",
+    conditions=build_conditions,
     explore=(ABC,),
     tests=(
         ClaimTest(CLAIMS["W1"], (ABC, MLP, POST, PRE), judges.learns),

@@ -14,7 +14,7 @@ from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.execution.local import compile_cache_dir, load_or_train, use_all_devices
 from mnemoscope.probes.walk import Walk, walk
 from mnemoscope.store import Store
-from mnemoscope.studies.library.walk.conditions import ABC, settings
+from mnemoscope.studies.library.walk.conditions import ABC, build_conditions
 from mnemoscope.tasks import Cycle
 from mnemoscope.training.run import Run
 
@@ -54,8 +54,8 @@ def chosen(
         name = f"run {row.id}"
     else:
         use_all_devices(compile_cache_dir())
-        setting = settings("quick")[ABC]
-        run = load_or_train(store, setting.spec, range(setting.seeds), progress)
+        condition = build_conditions("quick")[ABC]
+        run = load_or_train(store, condition.spec, range(condition.seeds), progress)
         name = "the ABC model"
     picked = run.seeds[0] if seed is None else seed
     run.model(picked)  # says which seeds there are

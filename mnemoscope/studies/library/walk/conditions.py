@@ -1,6 +1,6 @@
-"""What the walk study trains: the ABC model, and what the source leaves open about it.
+"""What the walk study trains: the ABC model, and what the paper leaves open about it.
 
-The source: the pattern ABC repeated, vocabulary 3, two dimensions, context 3, one layer with one
+The paper: the pattern ABC repeated, vocabulary 3, two dimensions, context 3, one layer with one
 head, biases in the packed QKV, learned positions, a read-out without bias; one seed. Feed-forward,
 norm and optimizer are not published. Our plain reading has neither feed-forward nor norm and takes
 Adam; the other readings add a feed-forward layer, or a norm after each sum, or before each part.
@@ -43,8 +43,8 @@ def spec(scale: Scale, *, d_mlp: int = 0, norm: Literal["none", "pre", "post"] =
     )
 
 
-def settings(scale: Scale) -> dict[str, Condition]:
-    """Every setting by name; 64 seeds of each at `quick`, 256 at `full`."""
+def build_conditions(scale: Scale) -> dict[str, Condition]:
+    """Every condition by name; 64 seeds of each at `quick`, 256 at `full`."""
     seeds = 256 if scale == "full" else 64
     specs = {
         ABC: spec(scale),

@@ -14,7 +14,7 @@ from mnemoscope.models import Transformer, force_pattern, knock_out_head
 from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import MIN_SEEDS, Evidence
 from mnemoscope.studies.library.walk import published
-from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, settings
+from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, build_conditions
 from mnemoscope.studies.statistics import share_verdict
 from mnemoscope.tasks import Cycle
 
@@ -23,7 +23,7 @@ NORM_FLOOR = 2 * np.log(2) / 3  # three answers, two values
 
 
 def cycle(task: Cycle, model: Transformer, world: tuple[()]) -> dict[str, Array]:
-    """One model on the whole cycle: its loss and its share of right answers.
+    """One model on the whole cycle: its loss and its accuracy.
 
     Both again with attention cut to the last token, and with attention off.
 
@@ -46,7 +46,7 @@ def cycle(task: Cycle, model: Transformer, world: tuple[()]) -> dict[str, Array]
         log_p = jax.nn.log_softmax(logits)
         chosen = jnp.take_along_axis(log_p, targets[:, :, None], axis=-1)
         found[f"loss {name}".strip()] = -chosen.mean()
-        found[f"right {name}".strip()] = (logits.argmax(axis=-1) == targets).mean()
+        found[f"accuracy {name}".strip()] = (logits.argmax(axis=-1) == targets).mean()
     return found
 
 
@@ -58,12 +58,12 @@ def every_prompt(task: Cycle, model: Transformer, world: tuple[()]) -> Array:
         model: One seed's.
         world: Nothing: a cycle has no world.
     """
-    right = []
+    correct = []
     for length in range(1, task.length + 1):
         prompts = jnp.array(list(itertools.product(range(task.n_symbols), repeat=length)))
         answers = jax.vmap(model)(prompts)[:, -1].argmax(axis=-1)
-        right.append(answers == (prompts[:, -1] + 1) % task.n_symbols)
-    return jnp.concatenate(right).mean()
+        correct.append(answers == (prompts[:, -1] + 1) % task.n_symbols)
+    return jnp.concatenate(correct).mean()
 
 
 def _nats(loss: float) -> str:
@@ -73,7 +73,7 @@ def _nats(loss: float) -> str:
 
 def _short(evidence: Evidence) -> bool:
     """Whether training was shorter than at full scale."""
-    return evidence.settings[ABC].spec.steps < settings("full")[ABC].spec.steps
+    return evidence.conditions[ABC].spec.steps < build_conditions("full")[ABC].spec.steps
 
 
 def learns(evidence: Evidence) -> Outcome:
@@ -92,27 +92,27 @@ def learns(evidence: Evidence) -> Outcome:
         f"{share:.0%} of seeds come below {REACHED}; median cross-entropy "
         f"{_nats(np.median(losses[ABC]))}, largest {_nats(losses[ABC].max())}. Other readings: "
         f"{others}. With a norm the median is {np.median(losses[POST]):.2g} (post) and "
-        f"{np.median(losses[PRE]):.2g} (pre): two dimensions normalised are nearly always one of "
+        f"{np.median(losses[PRE]):.2g} (pre): two dimensions normalized are nearly always one of "
         f"two values, for which 2 ln(2)/3 = {NORM_FLOOR:.2g} is the best."
     )
     return Outcome(verdict, share, interval, sentence, losses)
 
 
 def answers(evidence: Evidence) -> Outcome:
-    """W2: the share of right answers over the cycle.
+    """W2: accuracy over the cycle.
 
     A seed does it if all nine are right: reproduced if at least 90% of seeds do, refuted if at most
     10%, partly in between.
     """
-    right = evidence.measure(ABC, cycle)["right"]
+    accuracy = evidence.measure(ABC, cycle)["accuracy"]
     prompts = evidence.measure(ABC, every_prompt)
-    verdict, share, interval = share_verdict(right == 1)
+    verdict, share, interval = share_verdict(accuracy == 1)
     sentence = (
         f"{share:.0%} of seeds give B, C, A for ABC and its two turns at every position. On all 39 "
         "prompts of up to three tokens, most of which no training shows, the last token's "
         f"successor is the answer in {prompts.mean():.0%} on average."
     )
-    by_seed = {"right": right, "right on all prompts": prompts}
+    by_seed = {"accuracy": accuracy, "accuracy on all prompts": prompts}
     return Outcome(verdict, share, interval, sentence, by_seed)
 
 
@@ -146,7 +146,7 @@ def sums(_: Evidence) -> Outcome:
 def directions(_: Evidence) -> Outcome:
     """W4: which token the published output matrix reads in each of three published directions.
 
-    Reproduced if all three are read as the source says, refuted if none is, partly in between.
+    Reproduced if all three are read as the paper says, refuted if none is, partly in between.
     """
     return _exact(
         published.readings(), "Of the three directions read with the published output matrix,"
@@ -160,9 +160,9 @@ def facts(evidence: Evidence) -> Outcome:
     partly in between; undecided if fewer than eight seeds answer the whole cycle.
     """
     found = evidence.measure(ABC, cycle)
-    able = found["right"] == 1
-    last = found["right last token"]
-    cut = found["right no attention"]
+    able = found["accuracy"] == 1
+    last = found["accuracy last token"]
+    cut = found["accuracy no attention"]
     if able.sum() < MIN_SEEDS:
         sentence = f"Only {able.sum()} seeds answer the whole cycle."
         return Outcome("undecided", float(able.mean()), (0.0, 1.0), sentence, found)

@@ -1,4 +1,4 @@
-"""The numbers that the source prints of its ABC model.
+"""The numbers that the paper prints of its ABC model.
 
 And its statements about them, worked out again.
 """
@@ -20,7 +20,7 @@ ROUNDING = 3 * 0.5e-4  # two addends and their sum, each rounded to four digits
 
 
 class Statement(NamedTuple):
-    """Something the source says, and whether its own numbers agree."""
+    """Something the paper says, and whether its own numbers agree."""
 
     said: str
     follows: str

@@ -1,4 +1,4 @@
-r"""A memory that is optimised on a stream of draws, as the published grid has it, cell by cell.
+r"""A memory that is optimized on a stream of draws, as the published grid has it, cell by cell.
 
 x is drawn from p(x) ~ x^-a over N inputs and has the answer f(x) = x mod 5 (numbered from 0). E, U
 and W start as N(0, 1/d). Each of `samples` draws is used once, in batches, to follow the gradient
@@ -7,7 +7,7 @@ of the mean cross-entropy of scores u_y . W e_x:
     SGD:                         W <- W - rate g
     Adam, with both betas zero:  W <- W - (rate / d) g / (|g| + 1e-8), entry by entry
 
-`norm` normalises W e_x before it is read out (mean 0, variance 1); `learned` trains E and U as
+`norm` normalizes W e_x before it is read out (mean 0, variance 1); `learned` trains E and U as
 well. The error is the probability mass of the inputs that the last W answers wrongly.
 """
 
@@ -42,7 +42,7 @@ class Cell(Strict):
     """Draws in all, each used once: a multiple of `batch`."""
     optimizer: Literal["sgd", "adam"] = "sgd"
     norm: bool = False
-    """Whether W e_x is normalised before it is read out."""
+    """Whether W e_x is normalized before it is read out."""
     learned: bool = False
     """Whether E and U are trained as well."""
     n_inputs: Size = 100
@@ -59,7 +59,7 @@ class Cell(Strict):
 
 
 def scores(cell: Cell, params: dict[str, Array], x: Int[Array, "batch"]) -> Float[Array, "batch y"]:
-    """u_y . W e_x, with W e_x normalised if the cell says so.
+    """u_y . W e_x, with W e_x normalized if the cell says so.
 
     Args:
         cell: The cell.
@@ -97,7 +97,7 @@ def start(
     return params, stream(cell, seed)
 
 
-def optimise(
+def optimize(
     cell: Cell, seed: int | Int[Array, ""], lr: float | Float[Array, ""] | None = None
 ) -> Float[Array, ""]:
     """The error after one pass over the stream, at the cell's rate or at another.
@@ -144,7 +144,7 @@ def overlaps(
         return e @ e.T, u @ u.T, e @ (u @ w).T
 
 
-def optimise_scores(
+def optimize_scores(
     cell: Cell,
     seed: Int[Array, ""],
     rate: Float[Array, ""],
@@ -152,7 +152,7 @@ def optimise_scores(
     told: Float[Array, "y y"],
     begin: Float[Array, "x y"],
 ) -> Float[Array, ""]:
-    r"""`optimise` for SGD in W alone, without W.
+    r"""`optimize` for SGD in W alone, without W.
 
     Its scores S = E W^T U^T follow a recursion of their own, of any d: W <- W - rate U^T D^T
     E_batch, with D = (softmax - onehot) / batch, is  S <- S - rate (E E_batch^T) D (U U^T).
@@ -189,9 +189,9 @@ def errors_by_rate(
         seeds: The seeds.
     """
     each = (np.tile(seeds, len(rates)), np.repeat(np.array(rates, np.float32), len(seeds)))
-    one = optimise
+    one = optimize
     if cell.optimizer == "sgd" and not cell.norm and not cell.learned:
-        one = optimise_scores
+        one = optimize_scores
         known = map_over_seeds(lambda seed: overlaps(cell, seed), len(seeds), LANES)(
             np.array(seeds)
         )

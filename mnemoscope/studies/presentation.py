@@ -14,19 +14,19 @@ from mnemoscope.core.config import Strict
 
 
 class Panel(Strict):
-    """One axis of a claim's figure: which series it shows, and what the source printed for them."""
+    """One axis of a claim's figure: which series it shows, and what the paper printed for them."""
 
     kind: Literal["seeds", "curves", "grid"] = "seeds"
     # names or patterns of what a judge read off each seed, followed through training, or laid out
     series: tuple[str, ...]
-    axis: str  # what is measured: for a grid, what its colour means
+    axis: str  # what is measured: for a grid, what its color means
     title: str = ""  # above the axis
     x: str = "step"  # what curves run along, or what the columns of a grid are
     y: str = ""  # what the rows of a grid are
     log_x: bool = False  # whether what curves run along is on a logarithmic axis
     limits: tuple[float, float] | None = None  # of what is measured
     log: bool = False  # whether what is measured is on a logarithmic axis
-    source: dict[str, float] = Field(default_factory=dict)  # what the source printed, by series
+    published: dict[str, float] = Field(default_factory=dict)  # what the paper printed, by series
 
     def chosen(self, known: tuple[str, ...]) -> tuple[str, ...]:
         """The series it shows, out of those that there are, in their own order."""
@@ -36,7 +36,7 @@ class Panel(Strict):
         return any(fnmatchcase(name, pattern) for pattern in self.series)
 
 
-class About(Strict):
+class StudyPage(Strict):
     """A study in words."""
 
     question: str  # what the study asks
@@ -44,7 +44,7 @@ class About(Strict):
     # the tokens of one sequence, each with what is asked there, if anything
     example: tuple[tuple[str, str], ...]
     setup: tuple[str, ...]  # how models are trained and read, a line each
-    beyond: tuple[str, ...]  # what goes beyond the source, a line each
+    beyond: tuple[str, ...]  # what goes beyond the paper, a line each
 
 
 def _read(study: str, file: str) -> dict[str, Any]:
@@ -52,12 +52,12 @@ def _read(study: str, file: str) -> dict[str, Any]:
     return tomllib.loads(folder.joinpath(file).read_text(encoding="utf-8"))
 
 
-def about(study: str) -> About:
-    """The words of a study's page, from the `about.toml` in its folder."""
-    return About.model_validate(_read(study, "about.toml"))
+def load_page(study: str) -> StudyPage:
+    """The words of a study's page, from the `page.toml` in its folder."""
+    return StudyPage.model_validate(_read(study, "page.toml"))
 
 
-def panels(study: str) -> dict[str, tuple[Panel, ...]]:
+def load_panels(study: str) -> dict[str, tuple[Panel, ...]]:
     """How each claim's seeds are drawn, from the `figures.toml` in the study's folder."""
     by_claim = _read(study, "figures.toml")
     return {claim: tuple(map(Panel.model_validate, each)) for claim, each in by_claim.items()}
