@@ -161,7 +161,7 @@ class Strict(BaseModel):
             return data
         if _reading_stored.get():
             data = cls.from_stored(data)
-        new_names = {old: new for new, old in cls.stored_names.items()} | cls.renamed
+        new_names = {old: new for new, old in cls.stored_names.items()} | dict(cls.renamed)
         for key in data:
             if key not in cls.model_fields:
                 what = f"key of {cls.__name__}"

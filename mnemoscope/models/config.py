@@ -220,11 +220,11 @@ class ModelConfig(Strict):
     def _fill_in(self) -> None:
         """Sizes that were left out; they do not count as stated, in JSON or in a copy."""
         if "d_head" not in self.model_fields_set:
-            self.__dict__["d_head"] = self.d_model // self.n_heads
+            object.__setattr__(self, "d_head", self.d_model // self.n_heads)
         if "n_key_value_heads" not in self.model_fields_set:
-            self.__dict__["n_key_value_heads"] = self.n_heads
+            object.__setattr__(self, "n_key_value_heads", self.n_heads)
         if "rotary_dim" not in self.model_fields_set:
-            self.__dict__["rotary_dim"] = self.d_head
+            object.__setattr__(self, "rotary_dim", self.d_head)
 
     def _check_heads(self) -> None:
         if self.n_heads % self.n_key_value_heads:

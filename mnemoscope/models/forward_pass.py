@@ -214,6 +214,7 @@ def _attention(
     site = run.site
     attn = f"{block}.attn"
     kind = ATTENTION[config.attention]
+    assert run.may_see is not None
     q, k, v = _queries_keys_values(run, block, x)
     scores = jnp.einsum("phe,khe->hpk", q, k) * (config.d_head**-0.5 if kind.is_scaled else 1.0)
     scores = site(f"{attn}.hook_attn_scores", jnp.where(run.may_see, scores, kind.hidden))

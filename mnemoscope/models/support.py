@@ -51,8 +51,9 @@ class Support:
                     yield f"{name}={value!r} (allowed: {default})"
                 continue
             allowed = self.values[name]
-            if allowed is not ANY and value not in allowed:
-                yield f"{name}={value!r} (allowed: {', '.join(map(repr, allowed))})"
+            if allowed is None or value in allowed:  # ANY is None
+                continue
+            yield f"{name}={value!r} (allowed: {', '.join(map(repr, allowed))})"
 
 
 def _matters(config: ModelConfig, name: str) -> bool:

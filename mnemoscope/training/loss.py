@@ -86,6 +86,8 @@ def _logits_after_layers(
 ) -> Float[Array, "batch pos vocab"]:
     """Of every sequence the logits after the layer that its example names."""
 
+    assert batch.layer is not None
+
     def of_sequence(tokens: Array, layer: Array) -> Array:
         return early_logits(config, params, tokens)[layer]
 
