@@ -4,6 +4,8 @@ A folded table shows the first rows and columns, the last one, and "..." between
 always written beside it.
 """
 
+import re
+
 import numpy as np
 
 from mnemoscope.probes.walk import Line
@@ -48,8 +50,29 @@ def head(line: Line) -> list[str]:
     return ["", *[GAP if j is None else line.columns[j] for j in columns]]
 
 
+def column_numbers(line: Line) -> list[str]:
+    """The numbers of the columns that are shown, led by an empty cell."""
+    return ["", *[GAP if j is None else str(j) for j in shown(line.values.shape[1])]]
+
+
 def heading(line: Line) -> str:
     """`X = E + P (3 x 2)`."""
     rows, columns = line.values.shape
     equation = f"{line.name} = {line.formula}" if line.formula else line.name
     return f"{equation} ({rows} x {columns})"
+
+
+def powers(formula: str, times: str, power: str) -> str:
+    """A formula in which 1e-05 and 2.5e-06 are powers of ten.
+
+    Args:
+        formula: Of a line.
+        times: What stands between a factor and the power.
+        power: The power, with %d for its exponent: `10^{%d}`.
+    """
+
+    def written(found: re.Match[str]) -> str:
+        factor = "" if found[1] == "1" else found[1] + times
+        return factor + power % int(found[2])
+
+    return re.sub(r"\b(\d+(?:\.\d+)?)e([+-]\d+)\b", written, formula)

@@ -17,7 +17,7 @@ import numpy as np
 from mnemoscope.core.errors import UserError
 from mnemoscope.probes.walk import Line, Walk
 from mnemoscope.report.output import writing
-from mnemoscope.report.walk.cells import GAP, cells, head, number
+from mnemoscope.report.walk.cells import GAP, cells, head, number, powers
 from mnemoscope.report.walk.plane import Plane, plane
 
 ENGINES = (
@@ -55,12 +55,20 @@ def plain(text: str) -> str:
 def equation(text: str) -> str:
     """A formula of the walk in LaTeX's words."""
     shown = re.sub(r"sqrt\((\d+)\)", r"\\sqrt{\1}", text)
-    shown = re.sub(r"\b(softmax|relu|mask|norm|concat)\(", r"\\operatorname{\1}(", shown)
+    shown = re.sub(r"\b([a-z]\w*)\(", _function, shown)
+    shown = powers(shown, r" \cdot ", "10^{%d}")
+    shown = re.sub(r"\bPhi\b", r"\\Phi", shown)
     shown = re.sub(r"\b(QKV|Pr)(?=\b|_)", r"\\mathit{\1}", shown)
     shown = re.sub(r"(\b[A-Za-z]\d?|\})_(\w+)", _subscript, shown)
     shown = shown.replace(" @ ", r"\,")
     shown = shown.replace(" * ", r"\odot ")
     return shown.replace("^T", r"^{\top}")
+
+
+def _function(found: re.Match[str]) -> str:
+    """`layer_norm(` as the name of an operator."""
+    name = found[1].replace("_", r"\_")
+    return rf"\operatorname{{{name}}}("
 
 
 def _subscript(found: re.Match[str]) -> str:

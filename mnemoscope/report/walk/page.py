@@ -6,7 +6,7 @@ from html import escape
 from itertools import pairwise
 
 from mnemoscope.probes.walk import Line, Walk
-from mnemoscope.report.walk.cells import cells, head, number
+from mnemoscope.report.walk.cells import cells, head, number, powers
 from mnemoscope.report.walk.plane import Plane, plane
 
 # told apart by color-blind readers too (Okabe and Ito's palette)
@@ -175,8 +175,13 @@ def equation(text: str) -> str:
     """A formula as a person writes it: products side by side, subscripts below."""
     shown = escape(text).replace(" @ ", " ").replace(" * ", " ⊙ ").replace("^T", "<sup>T</sup>")
     shown = re.sub(r"sqrt\((\d+)\)", r"√\1", shown)
+    shown = re.sub(r"\bPhi\b", "Φ", shown)
+    shown = powers(shown, " · ", "10<sup>%d</sup>")
+    # not in the names of functions: layer_norm(
     return re.sub(
-        r"([A-Za-z]\d?)_(\w+)", lambda m: f"{m[1]}<sub>{m[2].replace('_', ',')}</sub>", shown
+        r"([A-Za-z]\d?)_(\w+)\b(?!\()",
+        lambda m: f"{m[1]}<sub>{m[2].replace('_', ',')}</sub>",
+        shown,
     )
 
 

@@ -76,10 +76,13 @@ def plane(walk: Walk) -> Plane | None:
         return None
     lines = {line.name: line.values for step in walk.steps for line in step.lines}
     after_embedding = list(walk.stream.items())[1:]
-    stages = {"position": lines["X"], **dict(after_embedding)}
+    # a vector of the position is added, or there is none
+    stages = {"position": lines["X"]} if "P" in lines else {}
+    stages |= after_embedding
     if "N_final" in lines:
         stages["final norm"] = lines["N_final"]
-    way = np.stack([lines["E"], *stages.values()])  # point, position, 2
+    start = lines.get("E", lines["X"])
+    way = np.stack([start, *stages.values()])  # point, position, 2
     reach = 1.15 * max(1e-3, float(np.abs(way).max()), float(np.abs(w).max()))
     low = (-reach, -reach)
     high = (reach, reach)

@@ -3,47 +3,110 @@
 Headings, tables of numbers, one sentence a step.
 """
 
+import textwrap
 from collections.abc import Iterator
 
 from mnemoscope.probes.walk import Line, Walk
-from mnemoscope.report.walk.cells import cells, head, heading, number
+from mnemoscope.report.walk.cells import cells, column_numbers, head, heading, number
+
+WIDTH = 80  # columns of a terminal
+Table = list[list[str]]
 
 
-def columns(table: list[list[str]]) -> Iterator[str]:
-    """Cells in straight columns: labels to the left, numbers to the right."""
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+def columns(table: Table) -> Iterator[str]:
+    """Cells in straight columns: labels to the left, numbers to the right.
+
+    Args:
+        table: Rows of cells, each led by its label.
+    """
+    widths = _widths(table)
     for label, *numbers in table:
         aligned = [f"{x:>{width}}" for x, width in zip(numbers, widths[1:], strict=True)]
-        yield "  ".join([f"{label:<{widths[0]}}", *aligned])
+        yield "  ".join([f"{label:<{widths[0]}}", *aligned]).rstrip()
 
 
-def _table(line: Line, digits: int) -> Iterator[str]:
-    """A line's numbers in columns, below their names where they have any."""
+def _widths(table: Table) -> list[int]:
+    return [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+
+
+def blocks(table: Table, width: int) -> Iterator[Table]:
+    """A table in tables that are not wider than they may be, unless one column is.
+
+    Args:
+        table: Rows of cells, each led by its label, which leads the row in every block.
+        width: What a block may take.
+    """
+    label, *widths = _widths(table)
+    first = 0
+    taken = label
+    for i, each in enumerate(widths):
+        if i > first and taken + 2 + each > width:
+            yield [[row[0], *row[1 + first : 1 + i]] for row in table]
+            first = i
+            taken = label
+        taken += 2 + each
+    yield [[row[0], *row[1 + first :]] for row in table]
+
+
+def _table(line: Line, digits: int) -> Table:
+    """A line's numbers, below the names of their columns where they have any."""
     table = cells(line, digits)
     names = head(line)
-    return columns([names, *table] if names else table)
+    return [names, *table] if names else table
 
 
-def text(walk: Walk, title: str, digits: int) -> str:
+def _within(line: Line, digits: int, width: int) -> Iterator[str]:
+    """A line's numbers in columns, in as many blocks as it takes."""
+    found = list(blocks(_table(line, digits), width))
+    if len(found) > 1 and not line.columns:
+        # without numbers nobody could tell which columns a block has
+        found = list(blocks([column_numbers(line), *cells(line, digits)], width))
+    for i, block in enumerate(found):
+        if i:
+            yield ""
+        yield from columns(block)
+
+
+def _wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
+    """A text in lines that are led by so much."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def text(walk: Walk, title: str, digits: int, width: int = WIDTH) -> str:
     """The walk for a terminal.
 
     Args:
         walk: The walk.
         title: What is walked, in words.
         digits: Of every number, after the point.
+        width: Columns of the terminal; wider tables are broken into blocks.
     """
-    lines = [title, "=" * len(title), ""]
+    lines = [title, "=" * min(len(title), width), ""]
     for i, step in enumerate(walk.steps, 1):
         lines += [f"{i}. {step.title}", ""]
         for line in step.lines:
-            rows = [f"      {row}" for row in _table(line, digits)]
-            lines += [f"   {heading(line)}", *rows, ""]
-        lines += [f"   -> {step.sentence}", ""]
-    lines += ["Direct logit attribution", "", *(f"   {row}" for row in _who(walk, digits)), ""]
+            lines += _wrapped(heading(line), "   ", "      ", width)
+            lines += _indented(_within(line, digits, width - 6), 6)
+            lines.append("")
+        lines += [*_wrapped(f"-> {step.sentence}", "   ", "      ", width), ""]
+    who = _who(walk, digits, width - 3)
+    lines += ["Direct logit attribution", "", *_indented(who, 3)]
     return "\n".join(lines)
 
 
-def _who(walk: Walk, digits: int) -> Iterator[str]:
+def _indented(rows: Iterator[str], by: int) -> Iterator[str]:
+    for row in rows:
+        yield f"{' ' * by}{row}".rstrip()
+
+
+def _who(walk: Walk, digits: int, width: int) -> Iterator[str]:
     """What each part of the model adds to every logit, position by position."""
     header = ["", *walk.token_names]
     for i, token in enumerate(walk.prompt):
@@ -51,8 +114,9 @@ def _who(walk: Walk, digits: int) -> Iterator[str]:
         for name, values in walk.contributions(i).items():
             rows.append([name, *(number(x, digits) for x in values)])
         yield f"after {i} {token}"
-        yield from (f"   {row}" for row in columns([header, *rows]))
-        yield ""
+        for block in blocks([header, *rows], width - 3):
+            yield from _indented(columns(block), 3)
+            yield ""
 
 
 def markdown(walk: Walk, title: str, digits: int) -> str:
@@ -67,7 +131,8 @@ def markdown(walk: Walk, title: str, digits: int) -> str:
     for i, step in enumerate(walk.steps, 1):
         lines += [f"## {i}. {step.title}", ""]
         for line in step.lines:
-            lines += [f"`{heading(line)}`", "", "```", *_table(line, digits), "```", ""]
+            table = _within(line, digits, WIDTH)
+            lines += [f"`{heading(line)}`", "", "```", *table, "```", ""]
         lines += [f"**{step.sentence}**", ""]
-    lines += ["## Direct logit attribution", "", "```", *_who(walk, digits), "```", ""]
+    lines += ["## Direct logit attribution", "", "```", *_who(walk, digits, WIDTH), "```", ""]
     return "\n".join(lines)
