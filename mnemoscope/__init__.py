@@ -17,24 +17,30 @@ _HOME = {
     "Cycle": "mnemoscope.tasks",
     "Edit": "mnemoscope.models",
     "Example": "mnemoscope.tasks",
+    "FactoredMatrix": "mnemoscope.models",
     "Facts": "mnemoscope.tasks",
     "Hops": "mnemoscope.tasks",
     "ModelConfig": "mnemoscope.models",
     "Permutation": "mnemoscope.tasks",
     "Run": "mnemoscope.training.run",
     "Spec": "mnemoscope.training.spec",
+    "Stack": "mnemoscope.models",
     "Store": "mnemoscope.store",
     "Task": "mnemoscope.tasks",
     "Transformer": "mnemoscope.models",
     "UserError": "mnemoscope.core.errors",
+    "add_to_site": "mnemoscope.models",
     "fit": "mnemoscope.training.loop",
     "force_pattern": "mnemoscope.models",
     "knock_out_head": "mnemoscope.models",
     "knock_out_mlp": "mnemoscope.models",
-    "patch": "mnemoscope.models",
+    "patch_site": "mnemoscope.models",
+    "patch_sites": "mnemoscope.models",
     "read_corpus": "mnemoscope.tasks",
-    "replace": "mnemoscope.models",
+    "replace_site": "mnemoscope.models",
 }
+# what 0.1 called some of them
+_RENAMED = {"patch": "patch_site", "replace": "replace_site"}
 
 __all__ = list(_HOME)  # pyright: ignore[reportUnsupportedDunderAll] (it reads the stub)
 
@@ -43,7 +49,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     allowed = ", ".join(_HOME)
-    raise AttributeError(f"module 'mnemoscope' has no attribute {name!r}; it has: {allowed}")
+    meant = f" (did you mean {_RENAMED[name]!r}?)" if name in _RENAMED else ""
+    raise AttributeError(f"module 'mnemoscope' has no attribute {name!r}{meant}; it has: {allowed}")
 
 
 def __dir__() -> list[str]:

@@ -2,13 +2,17 @@
 
 from mnemoscope.core.errors import UserError as UserError
 from mnemoscope.models import Edit as Edit
+from mnemoscope.models import FactoredMatrix as FactoredMatrix
 from mnemoscope.models import ModelConfig as ModelConfig
+from mnemoscope.models import Stack as Stack
 from mnemoscope.models import Transformer as Transformer
+from mnemoscope.models import add_to_site as add_to_site
 from mnemoscope.models import force_pattern as force_pattern
 from mnemoscope.models import knock_out_head as knock_out_head
 from mnemoscope.models import knock_out_mlp as knock_out_mlp
-from mnemoscope.models import patch as patch
-from mnemoscope.models import replace as replace
+from mnemoscope.models import patch_site as patch_site
+from mnemoscope.models import patch_sites as patch_sites
+from mnemoscope.models import replace_site as replace_site
 from mnemoscope.store import Store as Store
 from mnemoscope.tasks import Bigrams as Bigrams
 from mnemoscope.tasks import Cycle as Cycle

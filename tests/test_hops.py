@@ -155,10 +155,10 @@ def test_without_a_mask_every_position_sees_every_other():
     def seen(config):
         """How much the first position's answer depends on what stands at each."""
         rows = forward(config, params, tokens)[1]["hook_embed"]
-        from mnemoscope.models import replace
+        from mnemoscope.models import replace_site
 
         def first(rows):
-            return forward(config, params, tokens, [replace("hook_embed", rows)])[0][0].sum()
+            return forward(config, params, tokens, [replace_site("hook_embed", rows)])[0][0].sum()
 
         return np.abs(jax.jit(jax.grad(first))(rows)).sum(axis=1) > 0
 

@@ -16,8 +16,8 @@ from mnemoscope.models import (
     forward,
     knock_out_head,
     knock_out_mlp,
-    patch,
-    replace,
+    patch_site,
+    replace_site,
 )
 from mnemoscope.models.language import (
     Tokenizer,
@@ -386,7 +386,7 @@ def test_edits_do_what_they_say(llama):
     third = (jnp.arange(4) == 2)[None, :, None]
     for at in ("hook_z", "hook_result"):
         without, _ = llama.run_with_cache(
-            TOKENS, [replace(f"blocks.0.attn.{at}", jnp.zeros((1, 1, 1)), third)]
+            TOKENS, [replace_site(f"blocks.0.attn.{at}", jnp.zeros((1, 1, 1)), third)]
         )
         w_o = np.array(llama.params["blocks.0.attn.W_O"])
         w_o[2] = 0
@@ -402,18 +402,18 @@ def test_edits_do_what_they_say(llama):
     _, after = llama.run_with_cache(TOKENS, [knock_out_mlp(1)])
     np.testing.assert_array_equal(after["resid_post", 1], after["resid_mid", 1])
     # what another run had at the last layer's end is all that the read-out sees
-    back, _ = llama.run_with_cache(TOKENS[::-1], [patch("blocks.1.hook_resid_post", cache)])
+    back, _ = llama.run_with_cache(TOKENS[::-1], [patch_site("blocks.1.hook_resid_post", cache)])
     np.testing.assert_allclose(back, plain, rtol=1e-5, atol=1e-5)
     for bad in ("blocks.0.attn.hook_patern", "blocks.2.hook_resid_pre"):
         with pytest.raises(UserError, match=f"unknown site '{bad}'"):
-            llama.run_with_cache(TOKENS, [replace(bad, jnp.zeros((1, 1, 1)))])
+            llama.run_with_cache(TOKENS, [replace_site(bad, jnp.zeros((1, 1, 1)))])
     with pytest.raises(UserError, match="unknown head 4; allowed: 0 to 3"):
         knock_out_head(llama.config, 0, 4)
 
 
 def test_no_position_sees_the_future(llama):
     def at(embedded, position):
-        return llama(jnp.array(TOKENS), [replace("hook_embed", embedded)])[position].sum()
+        return llama(jnp.array(TOKENS), [replace_site("hook_embed", embedded)])[position].sum()
 
     embedded = llama.run_with_cache(TOKENS)[1]["embed"]
     gradient = np.asarray(jax.grad(at)(embedded, 4))

@@ -24,9 +24,9 @@ from mnemoscope.models import (
     knock_out_head,
     knock_out_mlp,
     parameter_shapes,
-    patch,
+    patch_site,
     recorded_sites,
-    replace,
+    replace_site,
     site_axes,
 )
 from mnemoscope.models.rewrites import gpu_kernel, pair_tables, score_tables, token_counts
@@ -213,7 +213,7 @@ def test_no_position_sees_the_future(shape):
     params = shaken(config)
 
     def logits_of(embedded):
-        return forward(config, params, jnp.array(PROMPT), [replace("hook_embed", embedded)])[0]
+        return forward(config, params, jnp.array(PROMPT), [replace_site("hook_embed", embedded)])[0]
 
     start = params["embed.W_E"][jnp.array(PROMPT)]
     jacobian = jnp.abs(jax.jit(jax.jacrev(logits_of))(start)).sum(
@@ -232,12 +232,12 @@ def test_patching_a_site_with_its_own_value_changes_no_bit_and_with_another_valu
     model = Transformer(config, shaken(config))
     logits, cache = model.run_with_cache(PROMPT)
     for site in site_axes(config):
-        same, _ = model.run_with_cache(PROMPT, [patch(site, cache)])
+        same, _ = model.run_with_cache(PROMPT, [patch_site(site, cache)])
         np.testing.assert_array_equal(same, logits, err_msg=site)
         finite = jnp.where(jnp.isfinite(cache[site]), cache[site], 0)
         # a shift that no softmax or norm cancels
         shifted = finite + jnp.linspace(0.5, 1.5, finite.size).reshape(finite.shape)
-        other, _ = model.run_with_cache(PROMPT, [replace(site, shifted)])
+        other, _ = model.run_with_cache(PROMPT, [replace_site(site, shifted)])
         assert not np.array_equal(other, logits), site
 
 
@@ -245,7 +245,7 @@ def test_patching_from_another_prompt_moves_the_answer_to_that_prompt():
     config = ModelConfig(d_model=8, n_heads=2, d_mlp=6)
     model = Transformer(config, shaken(config))
     _, other = model.run_with_cache([1, 2, 3])
-    patched, _ = model.run_with_cache([3, 2, 1], [patch("blocks.0.hook_resid_post", other)])
+    patched, _ = model.run_with_cache([3, 2, 1], [patch_site("blocks.0.hook_resid_post", other)])
     np.testing.assert_array_equal(patched, model(jnp.array([1, 2, 3])))
 
 
@@ -291,7 +291,9 @@ def test_names_that_match_nothing_raise():
         UserError,
         match=r"unknown site 'blocks.0.attn.hook_patern' \(did you mean 'blocks.0.attn.hook_pattern'",
     ):
-        model.run_with_cache(PROMPT, [replace("blocks.0.attn.hook_patern", jnp.zeros((2, 9, 9)))])
+        model.run_with_cache(
+            PROMPT, [replace_site("blocks.0.attn.hook_patern", jnp.zeros((2, 9, 9)))]
+        )
     _, cache = model.run_with_cache(PROMPT)
     with pytest.raises(UserError, match=r"unknown site .*allowed: hook_embed"):
         cache["patern", 0]

@@ -1,27 +1,35 @@
 """WHAT IS COMPUTED: one forward pass that returns logits and a trace of every site, and edits."""
 
+from mnemoscope.models.cache import Cache
 from mnemoscope.models.config import Init, ModelConfig
 from mnemoscope.models.edits import (
     Edit,
+    add_to_site,
     force_pattern,
     head_mask,
     knock_out_head,
     knock_out_mlp,
-    patch,
-    replace,
+    patch_site,
+    patch_sites,
+    replace_site,
 )
+from mnemoscope.models.factored import FactoredMatrix
 from mnemoscope.models.forward_pass import early_logits, forward, unembed
 from mnemoscope.models.initialize import init
 from mnemoscope.models.shapes import parameter_shapes
 from mnemoscope.models.sites import recorded_sites, site_axes
-from mnemoscope.models.transformer import Cache, Transformer
+from mnemoscope.models.stack import Stack
+from mnemoscope.models.transformer import Transformer
 
 __all__ = [
     "Cache",
     "Edit",
+    "FactoredMatrix",
     "Init",
     "ModelConfig",
+    "Stack",
     "Transformer",
+    "add_to_site",
     "early_logits",
     "force_pattern",
     "forward",
@@ -30,9 +38,10 @@ __all__ = [
     "knock_out_head",
     "knock_out_mlp",
     "parameter_shapes",
-    "patch",
+    "patch_site",
+    "patch_sites",
     "recorded_sites",
-    "replace",
+    "replace_site",
     "site_axes",
     "unembed",
 ]

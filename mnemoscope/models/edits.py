@@ -1,6 +1,7 @@
 """Edits as data: what the forward pass should find at a site instead of what it computed.
 
-    Edit(site, mask, value):   x  <-  where(mask, value, x)
+    Edit(site, mask, value):               x  <-  where(mask, value, x)
+    Edit(site, mask, value, adds=True):    x  <-  where(mask, x + value, x)
 
 Mask and value have the rank of the site; an axis of size 1 stands for all of that axis. Because an
 edit is an array and not a callback, knocking out every head in turn is one `vmap` over masks and
@@ -9,6 +10,7 @@ one compilation. An edit whose site the model does not have raises: it never pas
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -18,23 +20,39 @@ from mnemoscope.core.errors import UserError, unknown
 from mnemoscope.models.sites import HasSites
 
 
+@runtime_checkable
+class Intervention(Protocol):
+    """What can be done to a forward pass: an `Edit`, or a hook (`mnemoscope.models.hooks`)."""
+
+    @property
+    def site(self) -> str:
+        """The full name of the site."""
+        ...
+
+    def apply(self, x: Array) -> Array:
+        """What the site holds afterwards, if it held x."""
+        ...
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Edit:
-    """Put `value` at `site` wherever `mask` is true."""
+    """Put `value` at `site` wherever `mask` is true, or add it there."""
 
     site: str = field(metadata={"static": True})
     """The full name of the site."""
     mask: Bool[Array, "..."]
     """Where the value is put."""
     value: Float[Array, "..."]
-    """What is put there."""
+    """What is put there, or added."""
+    adds: bool = field(default=False, metadata={"static": True})
+    """Whether the value is added to what is there."""
 
     def apply(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
         """What the site holds after the edit, if it held x."""
         self._check_shape("mask", self.mask.shape, x.shape)
         self._check_shape("value", self.value.shape, x.shape)
-        return jnp.where(self.mask, self.value, x)
+        return jnp.where(self.mask, x + self.value if self.adds else self.value, x)
 
     def _check_shape(self, name: str, own: tuple[int, ...], site: tuple[int, ...]) -> None:
         if len(own) == len(site) and all(n in (1, m) for n, m in zip(own, site, strict=True)):
@@ -46,7 +64,7 @@ class Edit:
 
 
 def recorder(
-    config: HasSites, edits: tuple[Edit, ...]
+    config: HasSites, edits: tuple[Intervention, ...]
 ) -> tuple[Callable[[str, Array], Array], dict[str, Array]]:
     """`site(name, x)`, which every named value of a forward pass goes through, and its record.
 
@@ -69,7 +87,7 @@ def recorder(
     return site, trace
 
 
-def replace(site: str, value: Array, mask: Array | None = None) -> Edit:
+def replace_site(site: str, value: Array, mask: Array | None = None) -> Edit:
     """Put a value at a site.
 
     Args:
@@ -77,13 +95,21 @@ def replace(site: str, value: Array, mask: Array | None = None) -> Edit:
         value: What is put there.
         mask: Where; None: everywhere.
     """
-    value = jnp.asarray(value, dtype=float)
-    everywhere = (1,) * value.ndim
-    where = jnp.ones(everywhere, bool) if mask is None else jnp.asarray(mask, bool)
-    return Edit(site, where, value)
+    return _edit(site, value, mask, adds=False)
 
 
-def patch(site: str, trace: Mapping[str, Array], mask: Array | None = None) -> Edit:
+def add_to_site(site: str, value: Array, mask: Array | None = None) -> Edit:
+    """Add a value to what is at a site: steering.
+
+    Args:
+        site: The full name of the site.
+        value: What is added.
+        mask: Where; None: everywhere.
+    """
+    return _edit(site, value, mask, adds=True)
+
+
+def patch_site(site: str, trace: Mapping[str, Array], mask: Array | None = None) -> Edit:
     """Put what another run had at the site: activation patching.
 
     Args:
@@ -93,7 +119,27 @@ def patch(site: str, trace: Mapping[str, Array], mask: Array | None = None) -> E
     """
     if site not in trace:
         raise UserError(unknown("site in the trace to patch from", site, trace))
-    return replace(site, trace[site], mask)
+    return replace_site(site, trace[site], mask)
+
+
+def patch_sites(names: Callable[[str], bool], trace: Mapping[str, Array]) -> tuple[Edit, ...]:
+    """Put what another run had at every site whose name a function says yes to.
+
+    Args:
+        names: Whether a site of this name is patched.
+        trace: What the other run saw, by site.
+    """
+    chosen = tuple(patch_site(name, trace) for name in trace if names(name))
+    if not chosen:
+        raise UserError(f"no site was chosen to be patched; allowed: {', '.join(trace)}")
+    return chosen
+
+
+def _edit(site: str, value: Array, mask: Array | None, adds: bool) -> Edit:
+    value = jnp.asarray(value, dtype=float)
+    everywhere = (1,) * value.ndim
+    where = jnp.ones(everywhere, bool) if mask is None else jnp.asarray(mask, bool)
+    return Edit(site, where, value, adds)
 
 
 def head_mask(config: HasSites, heads: tuple[int, ...]) -> Bool[Array, "1 head 1"]:
@@ -115,13 +161,13 @@ def knock_out_head(config: HasSites, layer: int, head: int, mean: Array | None =
         mean: What it says instead (pos head d_head); None: zero.
     """
     value = jnp.zeros((1, 1, 1)) if mean is None else mean
-    return replace(f"blocks.{layer}.attn.hook_z", value, head_mask(config, (head,)))
+    return replace_site(f"blocks.{layer}.attn.hook_z", value, head_mask(config, (head,)))
 
 
 def knock_out_mlp(layer: int, mean: Array | None = None) -> Edit:
     """Silence a feed-forward layer's output: to zero, or to a given mean (pos d_model)."""
     value = jnp.zeros((1, 1)) if mean is None else mean
-    return replace(f"blocks.{layer}.hook_mlp_out", value)
+    return replace_site(f"blocks.{layer}.hook_mlp_out", value)
 
 
 def force_pattern(
@@ -143,4 +189,4 @@ def force_pattern(
     mask = jnp.moveaxis(head_mask(config, (head,)), 1, 0)
     if rows is not None:
         mask = mask & rows[None, :, None]
-    return replace(f"blocks.{layer}.attn.hook_pattern", pattern[None], mask)
+    return replace_site(f"blocks.{layer}.attn.hook_pattern", pattern[None], mask)

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Bool, Float, Logits, Params, Tokens
 from mnemoscope.models.config import ModelConfig
-from mnemoscope.models.edits import Edit, recorder
+from mnemoscope.models.edits import Intervention, recorder
 from mnemoscope.models.layer_tables import ACTIVATIONS, ATTENTION, NORMS, rotate, sinusoids
 from mnemoscope.models.shapes import heads_of_qkv
 
@@ -35,7 +35,7 @@ Site = Callable[[str, Array], Array]
 
 
 def forward(
-    config: ModelConfig, params: Params, tokens: Tokens, edits: Iterable[Edit] = ()
+    config: ModelConfig, params: Params, tokens: Tokens, edits: Iterable[Intervention] = ()
 ) -> tuple[Logits, dict[str, Array]]:
     """Logits after every token, and the trace: every site's value by name, after edits.
 
@@ -85,7 +85,7 @@ def read_out(
 
 
 def early_logits(
-    config: ModelConfig, params: Params, tokens: Tokens, edits: Iterable[Edit] = ()
+    config: ModelConfig, params: Params, tokens: Tokens, edits: Iterable[Intervention] = ()
 ) -> Float[Array, "layer pos vocab"]:
     """What would be answered if the stream were read after each layer instead of the last.
 

@@ -4,7 +4,8 @@ A site has TransformerLens's name and TransformerLens's value. An edit can be ma
 them, and a trace holds what each was, after edits.
 """
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+import re
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mnemoscope.core.errors import UserError, unknown
 
@@ -12,6 +13,20 @@ if TYPE_CHECKING:
     from mnemoscope.models.config import ModelConfig
 
 Sites = dict[str, str]
+# a full name or one of TransformerLens's short forms
+SiteName = str | tuple[Any, ...]
+# TransformerLens's other words in short forms, for what stands at a site and for parts of a layer
+OTHER_WORDS = {
+    "attn": "pattern",
+    "attn_logits": "attn_scores",
+    "query": "q",
+    "key": "k",
+    "value": "v",
+    "mlp_pre": "pre",
+    "mlp_post": "post",
+}
+OTHER_KINDS = {"a": "attn", "attention": "attn", "m": "mlp", "b": "", "block": "", "blocks": ""}
+COMPACT = re.compile(r"([a-z_]+)(\d+)([a-z]+\d?)?")
 # what each head's queries, keys and values are made from: copies of one stream, which a trace holds
 # only where one of them was edited
 SPLIT_INPUTS = ("hook_q_input", "hook_k_input", "hook_v_input")
@@ -102,21 +117,47 @@ def _mlp_sites(config: "ModelConfig", block: str) -> Sites:
     return sites
 
 
-def full_site_name(config: HasSites, name: str | tuple[str, int]) -> str:
-    """A site's full name from the short forms of TransformerLens: ("pattern", 0), "embed"."""
+def full_site_name(config: HasSites, name: SiteName) -> str:
+    """A site's full name from TransformerLens's short forms.
+
+    They are ("pattern", 0), ("scale", 0, "ln1"), "embed", "pattern0" and "scale0ln1".
+    """
     sites = config.sites()
-    if isinstance(name, tuple):
-        short, layer = name
-        block = f"blocks.{layer + config.n_layers if layer < 0 else layer}"
-        candidates = [
-            f"{block}.attn.hook_{short}",
-            f"{block}.hook_{short}",
-            f"{block}.mlp.hook_{short}",
-            f"{block}.{short}",
-        ]
+    if isinstance(name, str):
+        candidates = [name, f"hook_{name}", f"ln_final.hook_{name}"]
+        compact = COMPACT.fullmatch(name)
+        if compact:
+            short, layer, kind = compact.groups()
+            candidates += _names_in_layer(short, int(layer), kind)
     else:
-        candidates = [name, f"hook_{name}"]
+        candidates = _candidates(config, name)
     for candidate in candidates:
         if candidate in sites:
             return candidate
     raise UserError(unknown("site", name, sites))
+
+
+def _candidates(config: HasSites, name: tuple[Any, ...]) -> list[str]:
+    """What a tuple may mean: (name, layer, part of the layer), the last two of which may be
+    missing."""
+    short, layer, kind, *rest = (*name, None, None, None)
+    if any(part is not None for part in rest) or not isinstance(short, str):
+        return []
+    if layer is None:
+        return [short, f"hook_{short}", f"{kind or 'ln_final'}.hook_{short}"]
+    if not hasattr(layer, "__index__"):
+        return []
+    number = int(layer)
+    return _names_in_layer(short, number + config.n_layers if number < 0 else number, kind)
+
+
+def _names_in_layer(short: str, layer: int, kind: str | None) -> list[str]:
+    """The full names that a short one may have in a layer, the likeliest first."""
+    block = f"blocks.{layer}"
+    name = OTHER_WORDS.get(short, short)
+    parts = ["attn", "", "mlp"]
+    if kind:
+        # as in TransformerLens, a name that says by itself where it belongs needs no right kind
+        parts.insert(0, OTHER_KINDS.get(kind, kind))
+    found = [".".join(filter(None, (block, part, f"hook_{name}"))) for part in parts]
+    return [*found, f"{block}.{short}"]

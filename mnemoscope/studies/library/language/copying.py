@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array, Bool, Float, Int
-from mnemoscope.models import Edit, Transformer, replace
+from mnemoscope.models import Edit, Transformer, replace_site
 from mnemoscope.probes.copying import prefix_score, previous_score, token_losses
 from mnemoscope.studies.claims import Curve, Grid, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
@@ -41,7 +41,7 @@ def silence(model: Transformer, heads: Bool[Array, "layer head"]) -> list[Edit]:
     """These heads' outputs at zero."""
     zero = jnp.zeros((1, 1, 1))
     return [
-        replace(f"blocks.{i}.attn.hook_z", zero, heads[i][None, :, None])
+        replace_site(f"blocks.{i}.attn.hook_z", zero, heads[i][None, :, None])
         for i in range(model.config.n_layers)
     ]
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array, Bool, Float, Params
-from mnemoscope.models import Transformer, replace, unembed
+from mnemoscope.models import Transformer, replace_site, unembed
 from mnemoscope.probes.truncation import keep_rank
 from mnemoscope.studies.claims import Grid, InconclusiveError, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
@@ -75,9 +75,9 @@ def _answers(model: Transformer, batch: dict[str, Array]) -> Array:
     tail = model.after(late(model.config.n_layers)[0])
 
     def last(stream: Array, at: Array, silent: Array) -> Array:
-        edits = [replace("hook_embed", stream)]
+        edits = [replace_site("hook_embed", stream)]
         edits += [
-            replace(f"blocks.{i}.hook_mlp_out", jnp.zeros((1, 1)), silent[None, None])
+            replace_site(f"blocks.{i}.hook_mlp_out", jnp.zeros((1, 1)), silent[None, None])
             for i in range(tail.config.n_layers)
         ]
         tokens = jnp.zeros(stream.shape[0], int)  # not looked at: the stream takes their place

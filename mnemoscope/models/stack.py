@@ -1,0 +1,81 @@
+"""Models of several seeds as one: everything that a model does and has, with a leading seed axis.
+
+stack = ms.Stack(run.models())
+logits, cache = stack.run_with_cache(prompt)       # logits (seed, pos, vocab)
+stack.W_Q                                          # (seed, layer, head, d_model, d_head)
+"""
+
+from collections.abc import Iterable, Iterator
+
+import jax
+import jax.numpy as jnp
+
+from mnemoscope.core.axes import Params
+from mnemoscope.core.errors import UserError, short
+from mnemoscope.models.config import ModelConfig
+from mnemoscope.models.hooked import Hooked
+from mnemoscope.models.transformer import Transformer
+
+
+class Stack(Hooked):
+    """Several models of one shape. Logits, sites, weights, stacks of components and scores have a
+    seed axis in front, before the batch axis; hooks see it too."""
+
+    n_leading = 1
+
+    def __init__(self, models: Transformer | Iterable[Transformer]):
+        """A stack of models.
+
+        Args:
+            models: What `run.models()` gives, or single models of one shape.
+        """
+        several = models if isinstance(models, Transformer) else _stacked(models)
+        if several.params["embed.W_E"].ndim != 3:
+            raise UserError(
+                "a Stack of one model; allowed: run.models(), or a list of models of one shape"
+            )
+        self.config: ModelConfig = several.config
+        """The shape of each."""
+        self.params: Params = several.params
+        """Weights by name, with a leading seed axis."""
+
+    def __len__(self) -> int:
+        return self.params["embed.W_E"].shape[0]
+
+    def __getitem__(self, row: int) -> Transformer:
+        """One of the models, by its place in the stack."""
+        if not -len(self) <= row < len(self):
+            raise UserError(
+                f"no model {row} in a stack of {len(self)}; allowed: 0 to {len(self) - 1}"
+            )
+        return jax.tree.map(lambda x: x[row], self.models)
+
+    def __iter__(self) -> Iterator[Transformer]:
+        return (self[row] for row in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"<Stack of {len(self)} models, each {self[0]!r}>"
+
+    @property
+    def models(self) -> Transformer:
+        """The weights of all of them as `vmap` takes them."""
+        return Transformer(self.config, self.params)
+
+
+def _stacked(models: Iterable[Transformer]) -> Transformer:
+    """Models of one shape as one, with a leading seed axis."""
+    found = list(models)
+    for model in found:
+        if not isinstance(model, Transformer):
+            raise UserError(f"a Stack of {short(model)}; allowed: models of one shape")
+    shapes = [{name: x.shape for name, x in model.params.items()} for model in found]
+    if (
+        not found
+        or any(model.config != found[0].config for model in found)
+        or any(shape != shapes[0] for shape in shapes)
+    ):
+        raise UserError(f"a Stack of {len(found)} models that differ; allowed: models of one shape")
+    params: Params = {
+        name: jnp.stack([model.params[name] for model in found]) for name in shapes[0]
+    }
+    return Transformer(found[0].config, params)

@@ -1,0 +1,341 @@
+"""Weights under TransformerLens's names: `W_Q` and the like with the layers stacked, circuits, and
+`blocks[0].attn.W_Q`.
+
+All of it holds for one model and, with a seed axis in front, for a stack of models. Where a model
+does without biases they are zero here, as TransformerLens would have them; heads that share keys
+and values have them repeated.
+"""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+
+from mnemoscope.core.axes import Array, Float, Params
+from mnemoscope.core.errors import UserError, short, unknown
+from mnemoscope.models.config import ModelConfig
+from mnemoscope.models.factored import FactoredMatrix, composition_scores
+from mnemoscope.models.lens_words import LensConfig, NoSuchNameError
+from mnemoscope.models.prompts import row_of
+from mnemoscope.models.shapes import heads_of_qkv
+
+MODES = ("Q", "K", "V")
+
+
+class Weights:
+    """What can be read off weights alone."""
+
+    config: ModelConfig
+    params: Params
+    n_leading: ClassVar[int] = 0
+    """How many axes stand before those of a parameter: one for a stack of models."""
+
+    # ---- sizes
+
+    @property
+    def cfg(self) -> LensConfig:
+        """The shape in TransformerLens's words."""
+        return LensConfig(self.config, self.d_vocab, self.n_ctx, self.d_vocab_out)
+
+    @property
+    def d_vocab(self) -> int:
+        """How many tokens there are."""
+        return self.params["embed.W_E"].shape[self.n_leading]
+
+    @property
+    def d_vocab_out(self) -> int:
+        """How many answers there are: the tokens, unless the task has others."""
+        unembedding = self.params.get("unembed.W_U")
+        return self.d_vocab if unembedding is None else unembedding.shape[-1]
+
+    @property
+    def n_ctx(self) -> int | None:
+        """The longest prompt; None: any length will do."""
+        positions = self.params.get("pos_embed.W_pos")
+        return self.config.n_ctx if positions is None else positions.shape[self.n_leading]
+
+    def all_head_labels(self) -> list[str]:
+        """`L0H0`, `L0H1`, ... of every head."""
+        return [
+            f"L{layer}H{head}"
+            for layer in range(self.config.n_layers)
+            if self.config.has_attn(layer)
+            for head in range(self.config.n_heads)
+        ]
+
+    # ---- what comes in and goes out
+
+    @property
+    def W_E(self) -> Float[Array, "*seed vocab d_model"]:
+        """Embeddings of tokens."""
+        return jnp.asarray(self.params["embed.W_E"])
+
+    @property
+    def W_pos(self) -> Float[Array, "*seed ctx d_model"]:
+        """Embeddings of positions."""
+        if "pos_embed.W_pos" not in self.params:
+            raise UserError(
+                f"a model with positions={self.config.positions!r} has no W_pos; allowed: "
+                "positions='learned'"
+            )
+        return jnp.asarray(self.params["pos_embed.W_pos"])
+
+    @property
+    def W_U(self) -> Float[Array, "*seed d_model out"]:
+        """The unembedding."""
+        if self.config.tied:
+            return jnp.swapaxes(self.W_E, -1, -2)
+        return jnp.asarray(self.params["unembed.W_U"])
+
+    @property
+    def b_U(self) -> Float[Array, "*seed out"]:
+        """The bias of the logits."""
+        zeros = jnp.zeros((*self.W_U.shape[: self.n_leading], self.d_vocab_out))
+        return jnp.asarray(self.params.get("unembed.b_U", zeros))
+
+    def tokens_to_residual_directions(self, tokens: Any) -> Float[Array, "*axes d_model"]:
+        """The direction in the stream that each token's logit reads: its column of W_U.
+
+        Args:
+            tokens: One token, or an array of them.
+        """
+        array = row_of(tokens)
+        is_whole = array.dtype.kind in "iu" and array.size > 0
+        if not is_whole or array.min() < 0 or array.max() >= self.d_vocab_out:
+            raise UserError(
+                f"answers are whole numbers from 0 to {self.d_vocab_out - 1}, got {short(tokens)}"
+            )
+        return jnp.moveaxis(jnp.take(self.W_U, array, axis=-1), self.n_leading, -1)
+
+    # ---- attention
+
+    @property
+    def W_Q(self) -> Float[Array, "*seed layer head d_model d_head"]:
+        """Maps to queries."""
+        return self._stacked("attn.W_Q")
+
+    @property
+    def W_K(self) -> Float[Array, "*seed layer head d_model d_head"]:
+        """Maps to keys."""
+        return self._stacked("attn.W_K")
+
+    @property
+    def W_V(self) -> Float[Array, "*seed layer head d_model d_head"]:
+        """Maps to values."""
+        return self._stacked("attn.W_V")
+
+    @property
+    def W_O(self) -> Float[Array, "*seed layer head d_head d_model"]:
+        """Maps from what heads read to what they write."""
+        return self._stacked("attn.W_O")
+
+    @property
+    def b_Q(self) -> Float[Array, "*seed layer head d_head"]:
+        """Biases of queries."""
+        return self._stacked("attn.b_Q")
+
+    @property
+    def b_K(self) -> Float[Array, "*seed layer head d_head"]:
+        """Biases of keys."""
+        return self._stacked("attn.b_K")
+
+    @property
+    def b_V(self) -> Float[Array, "*seed layer head d_head"]:
+        """Biases of values."""
+        return self._stacked("attn.b_V")
+
+    @property
+    def b_O(self) -> Float[Array, "*seed layer d_model"]:
+        """Biases of what attention writes."""
+        return self._stacked("attn.b_O")
+
+    @property
+    def QK(self) -> FactoredMatrix:
+        """What each head attends to: W_Q W_K^T, (layer, head, d_model, d_model)."""
+        return FactoredMatrix(self.W_Q, jnp.swapaxes(self.W_K, -1, -2))
+
+    @property
+    def OV(self) -> FactoredMatrix:
+        """What each head moves where it attends: W_V W_O, (layer, head, d_model, d_model)."""
+        return FactoredMatrix(self.W_V, self.W_O)
+
+    def all_composition_scores(self, mode: str) -> Float[Array, "*seed layer head layer2 head2"]:
+        """How much of what the first head writes the second, later one reads.
+
+        Args:
+            mode: As its queries (`Q`), its keys (`K`) or its values (`V`).
+        """
+        if mode not in MODES:
+            raise UserError(unknown("mode of composition", mode, MODES))
+        readers = {"Q": self.QK, "K": self.QK.T, "V": self.OV}[mode]
+        scores = composition_scores(self.OV, readers)
+        layers = jnp.arange(self.config.n_layers)
+        is_later = layers[:, None] < layers[None]
+        in_front = (1,) * self.n_leading
+        return scores * is_later.reshape(*in_front, *(len(layers), 1, len(layers), 1))
+
+    # ---- feed-forward
+
+    @property
+    def W_in(self) -> Float[Array, "*seed layer d_model d_mlp"]:
+        """Maps to hidden units."""
+        return self._stacked("mlp.W_in")
+
+    @property
+    def W_gate(self) -> Float[Array, "*seed layer d_model d_mlp"]:
+        """Maps to the gates of hidden units."""
+        return self._stacked("mlp.W_gate")
+
+    @property
+    def W_out(self) -> Float[Array, "*seed layer d_mlp d_model"]:
+        """Maps from hidden units to what they write."""
+        return self._stacked("mlp.W_out")
+
+    @property
+    def b_in(self) -> Float[Array, "*seed layer d_mlp"]:
+        """Biases of hidden units."""
+        return self._stacked("mlp.b_in")
+
+    @property
+    def b_out(self) -> Float[Array, "*seed layer d_model"]:
+        """Biases of what the feed-forward part writes."""
+        return self._stacked("mlp.b_out")
+
+    def accumulated_bias(
+        self, layer: int, mlp_input: bool = False, include_mlp_biases: bool = True
+    ) -> Float[Array, "*seed d_model"]:
+        """The sum of the biases that were added to the stream before a layer.
+
+        Args:
+            layer: The layer; as many as there are layers stands for the end.
+            mlp_input: Whether the bias of this layer's attention counts too.
+            include_mlp_biases: Whether those of feed-forward parts do.
+        """
+        config = self.config
+        total = jnp.zeros((*self.W_E.shape[: self.n_leading], config.d_model))
+        for i in range(layer + int(mlp_input)):
+            if config.has_attn(i):
+                total = total + self.parameter(f"blocks.{i}.attn.b_O")
+            if include_mlp_biases and i < layer and config.has_mlp(i):
+                total = total + self.parameter(f"blocks.{i}.mlp.b_out")
+        return total
+
+    # ---- parameters by their names
+
+    @property
+    def blocks(self) -> tuple["Part", ...]:
+        """The layers: `model.blocks[0].attn.W_Q`."""
+        return tuple(Part(self, f"blocks.{i}") for i in range(self.config.n_layers))
+
+    @property
+    def embed(self) -> "Part":
+        """`model.embed.W_E`."""
+        return Part(self, "embed")
+
+    @property
+    def pos_embed(self) -> "Part":
+        """`model.pos_embed.W_pos`."""
+        return Part(self, "pos_embed")
+
+    @property
+    def ln_final(self) -> "Part":
+        """`model.ln_final.w`."""
+        return Part(self, "ln_final")
+
+    @property
+    def unembed(self) -> "Part":
+        """`model.unembed.W_U`."""
+        return Part(self, "unembed")
+
+    def named_parameters(self) -> Iterator[tuple[str, Array]]:
+        """Every parameter's name and value."""
+        for name, x in self.params.items():
+            yield (name, jnp.asarray(x))
+
+    def state_dict(self) -> dict[str, Array]:
+        """Parameters by name."""
+        return dict(self.named_parameters())
+
+    def parameter(self, name: str) -> Array:
+        """One parameter as TransformerLens has it.
+
+        Keys and values stand there once for each head, biases that a model does without are zero.
+
+        Args:
+            name: Its full name.
+        """
+        if name == "unembed.W_U":
+            return self.W_U
+        if name == "unembed.b_U":
+            return self.b_U
+        if name not in self.params:
+            return self._zero_bias(name)
+        x = jnp.asarray(self.params[name])
+        letter = name.rpartition("_")[2]
+        is_of_heads = ".attn." in name and letter in MODES
+        if not is_of_heads:
+            return x
+        repeats = self.config.n_heads // heads_of_qkv(self.config)[letter]
+        return jnp.repeat(x, repeats, axis=self.n_leading)
+
+    def _zero_bias(self, name: str) -> Array:
+        """Zeros for a bias whose matrix is there; else an error that says what is."""
+        matrix = name.replace(".b_", ".W_")
+        if name == matrix or matrix not in self.params:
+            raise NoSuchNameError(unknown("parameter", name, self.params))
+        shape = self.parameter(matrix).shape
+        is_b_o = name.endswith("attn.b_O")
+        # W_O has a head axis that the bias of their sum has not
+        n_kept = self.n_leading if is_b_o else len(shape) - 2
+        return jnp.zeros((*shape[:n_kept], shape[-1]))
+
+    def _stacked(self, name: str) -> Array:
+        """A parameter of every layer, stacked."""
+        part, _, last = name.partition(".")
+        layers = range(self.config.n_layers)
+        is_there = self.config.has_attn if part == "attn" else self.config.has_mlp
+        without = [layer for layer in layers if not is_there(layer)]
+        if without:
+            kind = "attention" if part == "attn" else "feed-forward part"
+            raise UserError(
+                f"{last} stacks all layers, but {'layers' if len(without) > 1 else 'layer'} "
+                f"{', '.join(map(str, without))} of {self.config.n_layers} has no {kind}; allowed: "
+                f"model.blocks[layer].{name} of a layer that has one"
+            )
+        if last == "W_gate" and not self.config.gated_mlp:
+            raise UserError("this model has no W_gate; allowed: gated_mlp=True")
+        values = [self.parameter(f"blocks.{layer}.{name}") for layer in layers]
+        return jnp.stack(values, axis=self.n_leading)
+
+
+class Part:
+    """A part of a model, whose parameters are its attributes."""
+
+    def __init__(self, weights: Weights, name: str):
+        """A part of some weights.
+
+        Args:
+            weights: The model.
+            name: What the names of its parameters begin with.
+        """
+        self._weights = weights
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<{self._name}: {', '.join(self._names())}>"
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *(name.partition(".")[0] for name in self._names())})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        full = f"{self._name}.{name}"
+        if any(each.startswith(f"{full}.") for each in self._weights.params):
+            return Part(self._weights, full)
+        return self._weights.parameter(full)
+
+    def _names(self) -> list[str]:
+        """The parameters in this part, without what they all begin with."""
+        start = f"{self._name}."
+        return [name.removeprefix(start) for name in self._weights.params if name.startswith(start)]
