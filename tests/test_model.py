@@ -400,8 +400,9 @@ BY_TOKEN = NARROW | {
 def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, freeze, batch):
     """1e-12 relative in float64 and 1e-6 in float32: the rewrite is exact, what is left is rounding.
 
-    A norm over two or three units near zero loses digits in float32 on any route; there the two may lie apart by four times what
-    rounding the parameters to float32 once more would do to the float64 value.
+    A norm over two or three units near zero loses digits in float32 on any route; there the two may
+    lie apart by sixteen times what rounding the parameters to float32 once more would do to the
+    float64 value: a pass rounds every stream a few dozen times. The most that was seen is seven.
     """
     config, read = config_of(shape), tuple(sorted(read))
     assert choose_rewrite(config, Asking(read=tuple(read))).name == "pair tables"
@@ -429,7 +430,7 @@ def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, free
             moved = [
                 by((True,), np.float64, np.random.default_rng(k))[0][i] - exact for k in range(4)
             ]
-            assert apart <= 4 * max(map(np.linalg.norm, moved)), ("loss", "gradient")[i]
+            assert apart <= 16 * max(map(np.linalg.norm, moved)), ("loss", "gradient")[i]
 
 
 @pytest.mark.parametrize("shape", [(16, 2, "none", 1), (24, 3, "post", 1), (6, 1, "pre", 2)])
