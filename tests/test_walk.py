@@ -285,9 +285,9 @@ def test_sentences_say_what_changed():
 
 def test_sentences_say_what_is_unusual():
     shared = sentences("groups of heads")["Q, K, V: queries, keys and values"]
-    assert "; heads 0, 1 share K_g0 and V_g0, heads 2, 3 share K_g1 and V_g1; " in shared
+    assert "; heads 0, 1 share keys and values g0, heads 2, 3 share keys and values g1; " in shared
     shared = sentences("one key-value head")["Q, K, V: queries, keys and values"]
-    assert "; heads 0, 1, 2, 3 share K and V; " in shared
+    assert "; heads 0, 1, 2, 3 share keys and values; " in shared
     turned = sentences("rotary in part, halves")["Turn queries and keys by their positions"]
     assert "; the last 2 of 6 dimensions stay. " in turned
     assert sentences("rotary")["Look up the tokens"].startswith("Each position starts as its token; ")  # fmt: skip

@@ -72,13 +72,11 @@ def _shared(writer: Writer, layer: int) -> str:
     if n == n_heads:
         return ""
     size = n_heads // n
-    keys = writer.names_by_head("K", layer, n)
-    values = writer.names_by_head("V", layer, n)
     groups = []
     for group in range(n):
-        first = group * size
-        heads = ", ".join(map(str, range(first, first + size)))
-        groups.append(f"heads {heads} share {keys[group]} and {values[group]}")
+        heads = ", ".join(map(str, range(group * size, (group + 1) * size)))
+        which = f" g{group}" if n > 1 else ""
+        groups.append(f"heads {heads} share keys and values{which}")
     return f"; {', '.join(groups)}"
 
 

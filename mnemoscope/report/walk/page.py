@@ -60,7 +60,8 @@ h2 {
   align-items: flex-start;
 }
 
-.line {
+.line,
+.parts {
   max-width: 100%;
   overflow-x: auto;
 }
@@ -213,9 +214,9 @@ def _contributions(walk: Walk, digits: int) -> Iterator[str]:
             for name, values in walk.contributions(i).items()
         )
         yield (
-            f'<table class="who"><caption>after {i} {escape(token)}</caption>'
+            f'<div class="parts"><table class="who"><caption>after {i} {escape(token)}</caption>'
             f"<thead><tr><th></th>{head}</tr></thead>"
-            f"<tbody>{rows}</tbody></table>"
+            f"<tbody>{rows}</tbody></table></div>"
         )
 
 

@@ -32,20 +32,32 @@ def _widths(table: Table) -> list[int]:
 def blocks(table: Table, width: int) -> Iterator[Table]:
     """A table in tables that are not wider than they may be, unless one column is.
 
+    Each has about as many columns as the others.
+
     Args:
         table: Rows of cells, each led by its label, which leads the row in every block.
         width: What a block may take.
     """
+    n = len(table[0]) - 1
+    fewest = len(_cuts(table, width, n))
+    for first, end in _cuts(table, width, -(-n // fewest)):
+        yield [[row[0], *row[1 + first : 1 + end]] for row in table]
+
+
+def _cuts(table: Table, width: int, most: int) -> list[tuple[int, int]]:
+    """From which column to which each block goes, with so many columns at most."""
     label, *widths = _widths(table)
+    cuts = []
     first = 0
     taken = label
     for i, each in enumerate(widths):
-        if i > first and taken + 2 + each > width:
-            yield [[row[0], *row[1 + first : 1 + i]] for row in table]
+        is_full = i - first == most or taken + 2 + each > width
+        if i > first and is_full:
+            cuts.append((first, i))
             first = i
             taken = label
         taken += 2 + each
-    yield [[row[0], *row[1 + first :]] for row in table]
+    return [*cuts, (first, len(widths))]
 
 
 def _table(line: Line, digits: int) -> Table:
@@ -88,7 +100,8 @@ def text(walk: Walk, title: str, digits: int, width: int = WIDTH) -> str:
         digits: Of every number, after the point.
         width: Columns of the terminal; wider tables are broken into blocks.
     """
-    lines = [title, "=" * min(len(title), width), ""]
+    said = _wrapped(title, "", "", width)
+    lines = [*said, "=" * max(map(len, said)), ""]
     for i, step in enumerate(walk.steps, 1):
         lines += [f"{i}. {step.title}", ""]
         for line in step.lines:
