@@ -195,7 +195,7 @@ class FactoredMatrix:
     # ---- what it does
 
     def svd(self) -> tuple[Array, Array, Array]:
-        """U, S and Vh with M = U diag(S) Vh^T: as in TransformerLens, Vh is (right, middle)."""
+        """U, S and V with M = U diag(S) V^T, the largest singular values first."""
         u_a, s_a, v_a = jnp.linalg.svd(self.A, full_matrices=False)
         u_b, s_b, v_b = jnp.linalg.svd(self.B, full_matrices=False)
         middle = (s_a[..., :, None] * v_a) @ (u_b * s_b[..., None, :])
@@ -213,9 +213,14 @@ class FactoredMatrix:
         return self.svd()[1]
 
     @property
-    def Vh(self) -> Float[Array, "*leading right middle"]:
-        """Right singular vectors, as columns, which is TransformerLens's reading of the name."""
+    def V(self) -> Float[Array, "*leading right middle"]:
+        """Right singular vectors, as columns."""
         return self.svd()[2]
+
+    @property
+    def Vh(self) -> Float[Array, "*leading right middle"]:
+        """V once more: what TransformerLens has under this name."""
+        return self.V
 
     @property
     def eigenvalues(self) -> Array:
@@ -235,7 +240,7 @@ class FactoredMatrix:
         return FactoredMatrix(u * root, jnp.swapaxes(v * root, -1, -2))
 
     def collapse_l(self) -> Float[Array, "*leading middle right"]:
-        """diag(S) Vh^T: what is left when directions on the left do not matter."""
+        """diag(S) V^T: what is left when directions on the left do not matter."""
         _, s, v = self.svd()
         return s[..., :, None] * jnp.swapaxes(v, -1, -2)
 
