@@ -140,16 +140,10 @@ def _may_see(config: ModelConfig, n_pos: int) -> Bool[Array, "1 pos key_pos"]:
 
 
 def _norm(run: _Pass, name: str, x: Float[Array, "pos d_model"]) -> Float[Array, "pos d_model"]:
-    """The norm of this name.
-
-    The sites are TransformerLens's, by value: a layer norm's is what it hands on, an RMS norm's
-    what its weights receive.
-    """
+    """The norm of this name; at `hook_normalized` its weights have not acted yet."""
     site = run.site
     centered, scale = _center_and_measure(run.config, x)
     standard = centered / site(f"{name}.hook_scale", scale)
-    if NORMS[run.config.norm_type].has_shift:
-        return site(f"{name}.hook_normalized", run.weights_of_norm(name, standard))
     return run.weights_of_norm(name, site(f"{name}.hook_normalized", standard))
 
 

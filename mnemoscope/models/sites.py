@@ -60,8 +60,8 @@ def recorded_sites(config: "ModelConfig") -> tuple[str, ...]:
 
 
 def _norm_sites(name: str) -> Sites:
-    # as in TransformerLens: a layer norm's value is what it hands on, an RMS norm's what its
-    # weights receive
+    # what a norm's weights receive, as in TransformerLens since version 3: before, a layer norm's
+    # `hook_normalized` was what it hands on
     return {f"{name}.hook_scale": "pos 1", f"{name}.hook_normalized": "pos d_model"}
 
 

@@ -197,7 +197,7 @@ class _Way:
         """result = norm(of) * w + b."""
         w = self.p[f"{site}.w"]
         b = self.p[f"{site}.b"]
-        value = self.trace[f"{site}.hook_normalized"]
+        value = self.trace[f"{site}.hook_normalized"] * w + b
         return [
             self.given(f"w_{result}", w),
             self.given(f"b_{result}", b),
