@@ -1,4 +1,4 @@
-"""Exports and imports: the same bits come back, what cannot go over is refused by name, and nothing unfinished looks finished."""
+"""Exports of runs and ledgers, and imports: what is written reads back, and nothing unfinished looks finished."""
 
 import csv
 import json
@@ -8,14 +8,14 @@ import sys
 import numpy as np
 import pytest
 import tyro
-from safetensors.numpy import load_file, save_file
+from exchanged import bits, drawn, small
 
 from mnemoscope.cli import COMMANDS
 from mnemoscope.core.errors import UserError
 from mnemoscope.exchange import imported, read_transformer_lens, tables, write_transformer_lens
 from mnemoscope.exchange.files import new_file, new_folder
 from mnemoscope.explorer import pack_run
-from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
+from mnemoscope.models import Transformer, parameter_shapes
 from mnemoscope.report.results import ledger
 from mnemoscope.report.site import piece_of
 from mnemoscope.store import Store
@@ -23,38 +23,6 @@ from mnemoscope.tasks import Cycle, Permutation
 from mnemoscope.training.loop import fit
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
-
-VOCAB, CTX = 5, 4
-SHAPES = {
-    "plain": {},
-    "norm": {"norm": "pre", "n_layers": 2},
-    "attention only": {"d_mlp": 0, "norm": "pre"},
-    "no feed-forward layer": {"mlp_layers": ()},
-    "no biases": {"bias": False},
-    "no bias at the read-out": {"unembed_bias": False},
-    "tied": {"tied": True},
-    "wide heads": {"d_head": 3},
-    "both ways": {"causal": False},
-    "frozen": {"frozen": ("*.W_E",), "scaled": (("*.W_O", 2.0),)},
-}
-
-
-def drawn(config, vocab=VOCAB, ctx=CTX):
-    rng = np.random.default_rng(0)
-    shapes = parameter_shapes(config, vocab, ctx)
-    return Transformer(
-        config, {name: rng.normal(size=shape).astype("f4") for name, shape in shapes.items()}
-    )
-
-
-def small(**more):
-    return ModelConfig(**{"d_model": 4, "n_heads": 2, "d_mlp": 6, **more})
-
-
-@pytest.fixture
-def folder(tmp_path):
-    write_transformer_lens(drawn(small(norm="pre")), tmp_path / "model")
-    return tmp_path / "model"
 
 
 @pytest.fixture(scope="module")
@@ -84,161 +52,6 @@ def command(*args, store):
     )
 
 
-def same_bits(a, b):
-    return {k: (v.dtype, v.shape, v.tobytes()) for k, v in a.items()} == {
-        k: (v.dtype, v.shape, v.tobytes()) for k, v in b.items()
-    }
-
-
-@pytest.mark.parametrize("kind", SHAPES)
-def test_out_and_back_gives_the_same_bits(kind, tmp_path):
-    model = drawn(small(**SHAPES[kind]))
-    write_transformer_lens(model, tmp_path / "model")
-    again = read_transformer_lens(tmp_path / "model")
-    assert again.config == model.config
-    assert list(again.params) == list(model.params)
-    assert same_bits(again.params, model.params)
-
-
-def test_without_our_header_it_is_the_model_that_transformer_lens_has(tmp_path):
-    model = drawn(small(bias=False, tied=True))
-    write_transformer_lens(model, tmp_path / "model")
-    file = tmp_path / "model" / "model.safetensors"
-    save_file(load_file(file), file)
-    again = read_transformer_lens(tmp_path / "model")
-    assert again.config == small()
-    assert not again.params["blocks.0.attn.b_Q"].any()
-    np.testing.assert_allclose(
-        again.run_with_cache([1, 0, 4])[0], model.run_with_cache([1, 0, 4])[0], atol=1e-6
-    )
-
-
-@pytest.mark.parametrize(
-    ("setting", "word"),
-    [
-        ({"norm": "post"}, "norm='post'"),
-        ({"act": "linear"}, "act='linear'"),
-        ({"n_layers": 2, "mlp_layers": (1,)}, "mlp_layers=(1,)"),
-        ({"positions": "none"}, "positions='none'"),
-        ({"attention": "linear"}, "attention='linear'"),
-        ({"attn_residual": False}, "attn_residual=False"),
-    ],
-)
-def test_what_transformer_lens_has_no_word_for(setting, word, tmp_path):
-    with pytest.raises(UserError, match="TransformerLens has no") as error:
-        write_transformer_lens(drawn(small(**setting)), tmp_path / "model")
-    assert word in str(error.value)
-    assert "\n" not in str(error.value)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"act_fn": "gelu"}, "act_fn='gelu'; allowed: 'relu'"),
-        (
-            {"positional_embedding_type": "rotary"},
-            "positional_embedding_type='rotary'; allowed: 'standard'",
-        ),
-        (
-            {"normalization_type": "RMS"},
-            "normalization_type='RMS'; allowed: None or 'LN' or 'LNPre'",
-        ),
-        ({"eps": 1e-6}, "eps=1e-06; allowed: 1e-05"),
-        ({"attn_scale": 1.0}, "attn_scale=1.0; allowed: -1.0 or 1.414"),
-        ({"n_key_value_heads": 1}, "n_key_value_heads=1; allowed: None or 2"),
-        ({"parallel_attn_mlp": True}, "parallel_attn_mlp=True; allowed: None or False"),
-        ({"a_later_part": 3}, "a_later_part=3; allowed: None or False"),
-        ({"dtype": "torch.bfloat16"}, "dtype='torch.bfloat16'; allowed: 'torch.float32'"),
-        ({"d_model": "four"}, "d_model='four'; allowed: a whole number from 1 up"),
-        ({"n_ctx": None}, "n_ctx=None; allowed: a whole number from 1 up"),
-        ({"d_head": 10**400}, "allowed: a whole number from 1 up that a computer can hold"),
-        ({"attn_scale": 10**400}, "allowed: -1.0 or 1.414"),
-        ({"n_ctx": 9}, "'pos_embed.W_pos' in .* has shape (4, 4); config.json says (9, 4)"),
-        ({"n_layers": 2}, "has no 'blocks.1.ln1.w', which config.json asks for"),
-        ({"n_layers": 10**9}, "config.json has n_layers=1000000000, but model.safetensors in"),
-        ({"attn_only": True}, "which a model of this config.json does not use"),
-        ({"attention_dir": "bidirectional"}, "describe different models"),
-    ],
-)
-def test_a_configuration_that_is_not_ours(setting, message, folder):
-    data = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(data | setting))
-    with pytest.raises(UserError) as error:
-        read_transformer_lens(folder)
-    before, _, after = message.partition(".*")
-    assert before in str(error.value)
-    assert after in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_what_is_switched_off_or_does_not_matter_is_read(folder):
-    data = json.loads((folder / "config.json").read_text())
-    more = {
-        "gated_mlp": False,
-        "num_experts": None,
-        "device": "cuda",
-        "rotary_base": 10000,
-        "attn_scale": 2**0.5,
-        "a_later_part": False,
-    }
-    (folder / "config.json").write_text(json.dumps(data | more))
-    assert read_transformer_lens(folder).config == small(norm="pre")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda t: t.pop("unembed.W_U"), "has no 'unembed.W_U'"),
-        (
-            lambda t: t.update({"blocks.0.attn.W_Q": t["blocks.0.attn.W_Q"][0]}),
-            "'blocks.0.attn.W_Q' in",
-        ),
-        (
-            lambda t: t.update({"unembed.b_U": t["unembed.b_U"].astype("f2")}),
-            "is F16; allowed: F32",
-        ),
-        (
-            lambda t: t.update({"unembed.b_U": t["unembed.b_U"] * np.nan}),
-            "has numbers that are not finite",
-        ),
-        (
-            lambda t: t.update({"blocks.0.attn.W_Z": t["unembed.b_U"]}),
-            "has 'blocks.0.attn.W_Z', which",
-        ),
-    ],
-)
-def test_weights_that_do_not_fit(change, message, folder):
-    tensors = load_file(folder / "model.safetensors")
-    change(tensors)
-    save_file(tensors, folder / "model.safetensors")
-    with pytest.raises(UserError, match=message) as error:
-        read_transformer_lens(folder)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_damaged_and_missing_files(name, folder):
-    whole = (folder / name).read_bytes()
-    for part in (whole[: len(whole) // 2], b"", b"\xff" * 40, None):
-        (folder / name).write_bytes(part) if part is not None else (folder / name).unlink()
-        with pytest.raises(UserError, match=r"cannot read .*a model is a folder with") as error:
-            read_transformer_lens(folder)
-        assert "\n" not in str(error.value)
-
-
-def test_a_header_that_does_not_fit_its_tensors(tmp_path):
-    write_transformer_lens(drawn(small(bias=False)), tmp_path)
-    file = tmp_path / "model.safetensors"
-    tensors, ours = load_file(file), {"mnemoscope": small(bias=False).canonical_json()}
-    save_file(tensors | {"unembed.b_U": np.ones(VOCAB, "f4")}, file, ours)
-    with pytest.raises(UserError, match=r"'unembed.b_U' in .* is not what was filled in"):
-        read_transformer_lens(tmp_path)
-    save_file(tensors, file, {"mnemoscope": '{"d_modl": 4}'})
-    with pytest.raises(UserError, match=r"header of .* is damaged"):
-        read_transformer_lens(tmp_path)
-
-
 def test_an_export_that_stops_leaves_nothing(tmp_path):
     def stops(where):
         where.write_text("half")
@@ -249,35 +62,6 @@ def test_an_export_that_stops_leaves_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "target", False, "last") as where:
         stops(where / "first")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_is_there_is_only_written_over_by_force(folder):
-    model = drawn(small(tied=True))
-    (folder / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="a folder with files in it; --force"):
-        write_transformer_lens(model, folder)
-    assert read_transformer_lens(folder).config == small(norm="pre")
-    write_transformer_lens(model, folder, force=True)
-    assert same_bits(read_transformer_lens(folder).params, model.params)
-    assert (folder / "notes.txt").read_text() == "mine"
-    assert sorted(p.name for p in folder.parent.iterdir()) == ["model"]
-    with pytest.raises(UserError, match="is a file; allowed: a folder"):
-        write_transformer_lens(model, folder / "notes.txt", force=True)
-
-
-def test_a_used_folder_that_is_cut_off_while_it_is_written_over_has_no_model(folder, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("mnemoscope.exchange.files.os.replace", full)
-    with pytest.raises(UserError, match="No space left on device"):
-        write_transformer_lens(drawn(small()), folder, force=True)
-    monkeypatch.undo()
-    with pytest.raises(
-        UserError, match="cannot read"
-    ):  # neither the old one nor half of the new one
-        read_transformer_lens(folder)
-    assert sorted(p.name for p in folder.parent.iterdir()) == ["model"]
 
 
 def test_a_place_that_cannot_be_written(tmp_path):
@@ -305,7 +89,7 @@ def test_export_picks_a_seed_and_a_snapshot(kept, tmp_path, capsys):
     assert "Written:" in capsys.readouterr().out
     for name, (seed, snapshot) in {"end": (0, -1), "early": (2, 0)}.items():
         params = {k: np.asarray(v) for k, v in run.model(seed, snapshot).params.items()}
-        assert same_bits(read_transformer_lens(tmp_path / name).params, params)
+        assert bits(read_transformer_lens(tmp_path / name).params) == bits(params)
 
 
 @pytest.mark.parametrize(
@@ -469,10 +253,8 @@ def test_an_import_is_stored_walked_and_explored_but_never_taken_for_a_training(
     assert again.spec.task == run.spec.task
     assert again.spec.digest() != run.spec.digest()
     assert again.outcome(1) == "finished"
-    assert same_bits(
-        {k: v[0, 0] for k, v in again.snapshots.items()},
-        {k: v[1, -1] for k, v in run.snapshots.items()},
-    )
+    here = {name: x[0, 0] for name, x in again.snapshots.items()}
+    assert bits(here) == bits({name: x[1, -1] for name, x in run.snapshots.items()})
     with pytest.raises(UserError, match="stored already with seed 1"):
         command("import", tmp_path / "model", "--like", row.id, "--seed", 1, store=store)
     with pytest.raises(UserError, match="was imported, not trained"):
@@ -492,6 +274,26 @@ def test_an_import_is_stored_walked_and_explored_but_never_taken_for_a_training(
     assert [each.id for each in store.rows()] == [row.id]
 
 
+def test_a_model_without_a_table_of_positions_goes_out_and_comes_back(tmp_path, capsys):
+    """Only the task says how long its prompts are."""
+    store = Store(tmp_path / "store")
+    config = small(positions="rotary", norm="pre", norm_type="rms", act="gelu")
+    spec = Spec(task=Cycle(n_symbols=3, length=2), model=config, steps=2, batch=2, snapshots=1)
+    model = drawn(config, 3, spec.task.n_ctx)
+    weights = {name: x[None, None] for name, x in model.params.items()}
+    losses = np.ones((1, 1), "f4")
+    store.save(Run(spec, (0,), weights, np.array([2]), losses, np.array([2])), 1.0, "a machine")
+    run_id = store.rows()[0].id
+    command("export", run_id, "--to", "transformer-lens", tmp_path / "model", store=store)
+    said = json.loads((tmp_path / "model/config.json").read_text())
+    assert said["n_ctx"] == spec.task.n_ctx
+    command("import", tmp_path / "model", "--like", run_id, store=store)
+    printed = capsys.readouterr().out
+    assert "act gelu, norm pre (rms), 3 tokens, any number of positions (rotary)" in printed
+    again = store.load(store.rows()[-1])
+    assert bits({name: x[0, 0] for name, x in again.snapshots.items()}) == bits(model.params)
+
+
 def test_an_import_has_the_tokens_of_its_task(tmp_path):
     like = Spec(task=Permutation(n_symbols=3), model=small())
     with pytest.raises(
@@ -503,6 +305,15 @@ def test_an_import_has_the_tokens_of_its_task(tmp_path):
         UserError, match="--seed must be a whole number from 0 to 2147483647, got -1"
     ):
         imported.as_run(drawn(small(), 4, 5), like, -1)
+
+
+def test_an_import_takes_the_prompts_of_its_task():
+    like = Spec(task=Permutation(n_symbols=3), model=small())
+    rotary = drawn(small(positions="rotary", n_ctx=4), 4, 4)
+    with pytest.raises(UserError, match=r"at most 4 tokens; those of the task .* have 5"):
+        imported.as_run(rotary, like, 0)
+    longer = Transformer(rotary.config.model_copy(update={"n_ctx": 9}), rotary.params)
+    assert np.isfinite(imported.as_run(longer, like, 0).losses).all()
 
 
 def test_a_fingerprint_is_that_of_the_weights():

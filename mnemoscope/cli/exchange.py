@@ -94,7 +94,8 @@ def _export_model(run: "Run", target: Path, seed: int | None, snapshot: int, for
         "seed": str(chosen_seed),
         "step": str(steps[snapshot]),
     }
-    write_transformer_lens(run.model(chosen_seed, snapshot), target, force, about)
+    model = run.model(chosen_seed, snapshot)
+    write_transformer_lens(model, target, force, about, n_ctx=run.spec.task.n_ctx)
 
 
 def _export_run(
@@ -215,13 +216,15 @@ def _describe(model: "Transformer") -> str:
     """A model's shape in words."""
     config = model.config
     n_parameters = sum(value.size for value in model.params.values())
+    norm = config.norm if config.norm == "none" else f"{config.norm} ({config.norm_type})"
     parts = [
         f"d_model {config.d_model}",
         f"n_heads {config.n_heads}",
         f"n_layers {config.n_layers}",
         f"d_mlp {config.d_mlp}",
-        f"norm {config.norm}",
-        f"{model.params['embed.W_E'].shape[0]} tokens",
-        f"{model.params['pos_embed.W_pos'].shape[0]} positions",
+        f"act {config.act}",
+        f"norm {norm}",
+        f"{model.d_vocab} tokens",
+        f"{model.n_ctx or 'any number of'} positions ({config.positions})",
     ]
     return f"{', '.join(parts)}: {n_parameters:,} parameters"

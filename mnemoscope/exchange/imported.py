@@ -81,6 +81,11 @@ def _check_shapes(model: Transformer, like: Spec, shapes: Mapping[str, tuple[int
                 f"{task.d_vocab} tokens, {task.n_ctx} positions and {task.d_vocab_out} answers, "
                 f"which make it {shape}"
             )
+    if model.n_ctx is not None and model.n_ctx < task.n_ctx:
+        raise UserError(
+            f"the model takes prompts of at most {model.n_ctx} tokens; those of the task "
+            f"{task.kind!r} of that run have {task.n_ctx}"
+        )
 
 
 @partial(jax.jit, static_argnames="spec")
