@@ -46,8 +46,8 @@ from mnemoscope.models.language import read_model, read_tokenizer
 from mnemoscope.report import results
 from mnemoscope.report.figures import claim_figures
 from mnemoscope.store import RunRow, Store
-from mnemoscope.store.checksums import seal_of
-from mnemoscope.store.schema import put_sealed
+from mnemoscope.store.checksums import row_checksum
+from mnemoscope.store.schema import put_with_checksum
 from mnemoscope.studies.claims import Finding, Plots
 from mnemoscope.studies.discover import STUDIES, on_corpus
 from mnemoscope.studies.library.memories.optimized import Cell
@@ -600,7 +600,7 @@ def rows_door(given: tuple[str, int, dict[str, Any], bool, bool], room: Path) ->
             pass
     try:
         if sealed:
-            row[-1] = seal_of(row[:-1])
+            row[-1] = row_checksum(row[:-1])
         if typed:  # a file whose tables claim to be strict and are not
             db.execute("PRAGMA writable_schema=ON")
             db.execute(
@@ -709,7 +709,7 @@ def tensors_door(given: tuple[Any, bool], room: Path) -> bool:
         again = row._replace(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
         with kept.db:
             kept.db.execute("DELETE FROM runs WHERE spec=?", (row.spec,))
-            put_sealed(kept.db, "runs", again[:-1])
+            put_with_checksum(kept.db, "runs", again[:-1])
     kept.db.close()
     whole = reads(room, unsealed=not sealed)
     asked("walk", "--run", SPEC.digest(), "--store", str(folder))

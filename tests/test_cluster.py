@@ -1,4 +1,4 @@
-"""A real scheduler and real workers on loopback, which are killed, stopped, broken and late; each block lands exactly once."""
+"""A real scheduler and real workers on loopback, which are killed, stopped, broken and late; each block is stored exactly once."""
 
 import json
 import os
@@ -44,7 +44,7 @@ SHORT = Spec(
     snapshots=2,
 )
 LONG = SHORT.model_copy(update={"steps": 16_000, "batch": 32})  # a seed takes about half a second
-HASTY = "import mnemoscope.execution.cluster as cluster; cluster.LOOK_SECONDS = 0.1"
+HASTY = "import mnemoscope.execution.cluster as cluster; cluster.POLL_SECONDS = 0.1"
 BREAK = """
 import os, mnemoscope.execution.cluster as cluster
 from mnemoscope.training.loop import fit
@@ -145,7 +145,7 @@ def saved(monkeypatch):
 @pytest.fixture
 def hasty(monkeypatch):
     """A client that looks around ten times a second."""
-    monkeypatch.setattr("mnemoscope.execution.cluster.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("mnemoscope.execution.cluster.POLL_SECONDS", 0.1)
 
 
 def once(store, saved, spec, seeds):
@@ -191,11 +191,13 @@ def test_a_worker_is_killed_and_a_late_one_finishes(dask, store, saved, hasty):
 
     def tell(tally):
         in_the_middle = tally.busy and tally.samples % (2 * LONG.steps * LONG.batch)
-        if tally.landed and in_the_middle and len(dask.processes) == 2:
+        if tally.stored and in_the_middle and len(dask.processes) == 2:
             first.kill()
             dask.worker()
 
-    Cluster(dask.address, tell=tell, say=said.append).train(store, {"long": (LONG, range(8))})
+    Cluster(dask.address, on_progress=tell, say=said.append).train(
+        store, {"long": (LONG, range(8))}
+    )
     assert len(said) == 1
     assert "died" in said[0]
     assert "long (Spec" in said[0]
@@ -213,7 +215,7 @@ def test_a_worker_that_hangs_does_not_stop_the_run(dask, store, saved, hasty):
 
     # the same program, compiled ahead: on a busy machine that alone may be silent for longer than the timeout
     Cluster(dask.address).train(store, {"warm": (LONG.model_copy(update={"steps": 64}), range(8))})
-    Cluster(dask.address, block_timeout=4.0, tell=tell, say=said.append).train(
+    Cluster(dask.address, block_timeout=4.0, on_progress=tell, say=said.append).train(
         store, {"long": (LONG, range(8))}
     )
     assert len(stopped) == 1
@@ -221,11 +223,11 @@ def test_a_worker_that_hangs_does_not_stop_the_run(dask, store, saved, hasty):
     once(store, saved, LONG, range(8))
 
 
-def test_what_returns_twice_lands_once_and_stored_seeds_are_left_alone(store, saved):
+def test_what_returns_twice_is_stored_once_and_stored_seeds_are_left_alone(store, saved):
     store.save(fit(SHORT, [2]), 1.0, "another process")
     session = _Session(Cluster("tcp://127.0.0.1:9"), store, [])
     for _ in range(2):
-        session._land(
+        session._store_block(
             Block(0, "short", SHORT, [0, 1, 2, 3]),
             fit(SHORT, range(4)),
             {"seconds": 4.0, "machine": "m"},
@@ -237,10 +239,10 @@ def test_what_returns_twice_lands_once_and_stored_seeds_are_left_alone(store, sa
 def test_a_block_that_failed_does_not_wait_for_a_worker_that_hangs(store):
     session = _Session(Cluster("tcp://127.0.0.1:9"), store, [])
     failed, hung = (Block(i, "short", SHORT, [i]) for i in range(2))
-    failed.tried, session.met, session.queue = {"b"}, {"a", "b"}, [failed]
-    session.doing["a"] = Attempt(hung, time.monotonic())
+    failed.tried, session.fit_workers, session.queue = {"b"}, {"a", "b"}, [failed]
+    session.attempts["a"] = Attempt(hung, time.monotonic())
     assert session._next("b") is None, "the other worker, which is at work, gets it first"
-    session.doing["a"].failed = True
+    session.attempts["a"].failed = True
     assert session._next("b") is failed
 
 

@@ -26,7 +26,7 @@ from mnemoscope.models.language import Tokenizer, read_model
 from mnemoscope.report.tables import markdown
 from mnemoscope.store import Damage, Store
 from mnemoscope.store.checksums import sha256
-from mnemoscope.store.schema import put_sealed
+from mnemoscope.store.schema import put_with_checksum
 from mnemoscope.studies.claims import AttentionMap, Curve, Entry, Ledger
 from mnemoscope.tasks import Corpus, Cycle
 from mnemoscope.training.spec import Spec
@@ -151,7 +151,7 @@ def reseal(kept, **fields):
     again = row._replace(**fields)
     with kept.db:
         kept.db.execute("DELETE FROM runs WHERE spec=?", (row.spec,))
-        put_sealed(kept.db, "runs", again[:-1])
+        put_with_checksum(kept.db, "runs", again[:-1])
     return kept.rows(again.spec)[0]
 
 
@@ -168,7 +168,7 @@ def test_a_sealed_row_leads_nowhere(stored, name):
     assert outside.exists()
     assert (stored.folder / "index.sqlite3").exists()
     with stored.db:
-        put_sealed(stored.db, "files", (name, "x", "x"))
+        put_with_checksum(stored.db, "files", (name, "x", "x"))
     for damage in [*stored.check(), Damage("file", name, "")]:
         stored.forget(damage)
     assert outside.exists()

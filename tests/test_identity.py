@@ -351,7 +351,7 @@ def test_a_second_metric_never_replaces_what_the_first_one_read(store):
 def test_an_unknown_kind_is_unknown_and_not_damaged(store, capsys):
     """A run of an extension that is not loaded: listed, checked and deleted, and never repaired."""
     from mnemoscope.store.checksums import sha256
-    from mnemoscope.store.schema import put_sealed
+    from mnemoscope.store.schema import put_with_checksum
 
     load_or_train(store, SPEC, range(2))
     (row,) = store.rows()
@@ -362,7 +362,7 @@ def test_an_unknown_kind_is_unknown_and_not_damaged(store, capsys):
     shutil.copy(store.folder / row.file, store.folder / file)
     fields = row._replace(spec=spec, spec_json=text, file=file)[:-1]
     with store.db:
-        put_sealed(store.db, "runs", fields)
+        put_with_checksum(store.db, "runs", fields)
     unknown = store.find(spec)
     with pytest.raises(
         UserError, match=r"is of a kind that is unknown here, not damaged .*'copy-back'"

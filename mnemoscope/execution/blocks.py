@@ -1,4 +1,4 @@
-"""A cluster's books: blocks of seeds, attempts to train them, and how far all of it is."""
+"""A cluster's bookkeeping: blocks of seeds, attempts to train them, and how far all of it is."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -34,14 +34,14 @@ class Block:
     name: str  # of the condition, for people
     spec: Spec  # what is trained
     seeds: list[int]  # consecutive
-    landed: bool = False  # whether its seeds are stored
+    stored: bool = False  # whether its seeds are stored
     failures: list[str] = field(default_factory=list)  # why each try failed
     tried: set[str] = field(default_factory=set)  # workers that failed it
 
     @property
     def settled(self) -> bool:
         """Whether nothing more is done about it: it is stored, or given up."""
-        return self.landed or len(self.failures) >= TRIES
+        return self.stored or len(self.failures) >= TRIES
 
     @property
     def samples(self) -> int:
@@ -67,10 +67,10 @@ class Attempt:
         return self.steps * self.block.spec.batch * len(self.block.seeds)
 
 
-class Tally(NamedTuple):
+class ClusterProgress(NamedTuple):
     """How far a cluster is, all workers together."""
 
-    landed: int  # blocks that are stored
+    stored: int  # blocks that are stored
     blocks: int  # of so many
     workers: int  # that are fit to train
     busy: int  # of which so many train a block now

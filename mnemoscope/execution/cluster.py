@@ -3,7 +3,7 @@
 The client hands every worker one block at a time and keeps the books itself: a worker that dies,
 hangs or raises costs the block one of three tries, and the block goes to another worker; a worker
 that joins late is given what is left. Whatever comes back is checked, and stored here, in one
-store, for the seeds that it does not hold yet: so a block lands once, however often it returns.
+store, for the seeds that it does not hold yet: so a block is stored once, however often it returns.
 
 A worker answers with safetensors bytes. It is given no work unless it runs the same Mnemoscope on
 the same JAX: a seed trains to the same bits in any block on machines of one type, but not under
@@ -28,7 +28,7 @@ from safetensors.numpy import load, save
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TrainedBy, trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY
-from mnemoscope.execution.blocks import TRIES, Attempt, Block, Lacking, Tally, block_size
+from mnemoscope.execution.blocks import TRIES, Attempt, Block, ClusterProgress, Lacking, block_size
 from mnemoscope.execution.local import (
     contiguous_blocks,
     hardware,
@@ -45,7 +45,7 @@ from mnemoscope.training.spec import Spec
 CONNECT_SECONDS = 10
 BLOCK_TIMEOUT = 3600.0  # seconds without a step before a block is tried elsewhere as well
 # how often the client looks for workers that came or went, and a worker says how far it is
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
 def _line(error: Exception) -> str:
@@ -74,8 +74,8 @@ def _ready(cores: int) -> None:
         use_all_devices(at_most=cores)
 
 
-def greet() -> dict[str, Any]:
-    """A worker says what it is. Its Dask threads are the CPU cores that it may train on."""
+def describe_worker() -> dict[str, Any]:
+    """What a worker is. Its Dask threads are the CPU cores that it may train on."""
     from distributed import get_worker
 
     try:
@@ -101,19 +101,19 @@ def train_block(spec_json: str, seeds: list[int], topic: str, number: int) -> di
 
     worker = get_worker()
     began = time.monotonic()
-    told = 0.0
+    last_sign = 0.0
     spec = Spec.model_validate_json(spec_json)
     origin = trained_by()
 
-    def tell(steps: int, _: int) -> None:
-        nonlocal told
-        if time.monotonic() - told > LOOK_SECONDS:
-            told = time.monotonic()
+    def send_sign_of_life(steps: int, _: int) -> None:
+        nonlocal last_sign
+        if time.monotonic() - last_sign > POLL_SECONDS:
+            last_sign = time.monotonic()
             worker.log_event(topic, [worker.address, number, steps])
 
     try:
-        tell(0, spec.steps)
-        run = fit(spec, seeds, observe=metrics_of(spec), progress=tell)
+        send_sign_of_life(0, spec.steps)
+        run = fit(spec, seeds, observe=metrics_of(spec), progress=send_sign_of_life)
     except Exception as error:  # in words, as above
         return {"error": _line(error)}
     data = save(arrays_of(run))
@@ -165,15 +165,15 @@ class Cluster:
     Args:
         address: of the scheduler.
         block_timeout: seconds without a step before a block is tried elsewhere as well.
-        tell: hears how far it is.
-        say: hears what a person should know.
+        on_progress: is called with how far it is.
+        say: is called with what a person should know.
     """
 
     def __init__(
         self,
         address: str,
         block_timeout: float = BLOCK_TIMEOUT,
-        tell: Callable[[Tally], None] | None = None,
+        on_progress: Callable[[ClusterProgress], None] | None = None,
         say: Callable[[str], None] = print,
     ):
         if block_timeout <= 0:
@@ -187,7 +187,7 @@ class Cluster:
         self.dask = distributed
         self.address = address
         self.block_timeout = block_timeout
-        self.tell = tell
+        self.on_progress = on_progress
         self.say = say
 
     def train(self, store: Store, wanted: Mapping[str, tuple[Spec, Sequence[int]]]) -> None:
@@ -233,9 +233,9 @@ class _Session:
         self.numbers = itertools.count()  # for blocks
         self.blocks: list[Block] = []  # empty until the first worker has said what it is
         self.queue: list[Block] = []  # blocks that wait for a worker
-        self.doing: dict[str, Attempt] = {}  # by worker
-        self.serving: dict[str, asyncio.Task[None]] = {}  # by worker
-        self.met: set[str] = set()  # workers that are fit to train
+        self.attempts: dict[str, Attempt] = {}  # by worker
+        self.workers: dict[str, asyncio.Task[None]] = {}  # by worker
+        self.fit_workers: set[str] = set()  # workers that are fit to train
         self.refused: dict[str, str] = {}  # workers that are not, and why
         self.began = time.monotonic()
         self.over = False  # from then on nothing counts as a failure
@@ -244,22 +244,22 @@ class _Session:
         """Train what is lacking; a UserError at the end names the blocks that failed."""
         self.client = await self._connect()
         try:
-            self.client.subscribe_topic(self.topic, self._hear)
+            self.client.subscribe_topic(self.topic, self._on_sign_of_life)
             while not self._settled():
-                await self._look_around()
+                await self._poll_workers()
                 # a coroutine ends when everything is settled; until then this is how often deaths
                 # and new workers are noticed
-                pause = asyncio.ensure_future(asyncio.sleep(LOOK_SECONDS))
+                pause = asyncio.ensure_future(asyncio.sleep(POLL_SECONDS))
                 await asyncio.wait(
-                    [pause, *self.serving.values()], return_when=asyncio.FIRST_COMPLETED
+                    [pause, *self.workers.values()], return_when=asyncio.FIRST_COMPLETED
                 )
         finally:
             self.over = True
-            for task in self.serving.values():
+            for task in self.workers.values():
                 task.cancel()
-            await asyncio.gather(*self.serving.values(), return_exceptions=True)
+            await asyncio.gather(*self.workers.values(), return_exceptions=True)
             await self.client.close()
-        self._tell()
+        self._report()
         self._raise_if_lost()
 
     async def _connect(self) -> Any:
@@ -277,7 +277,7 @@ class _Session:
 
     def _raise_if_lost(self) -> None:
         """A UserError that names the blocks that failed, if there are any."""
-        lost = [block for block in self.blocks if not block.landed]
+        lost = [block for block in self.blocks if not block.stored]
         if not lost:
             return
         named = "; ".join(f"{block}: {block.failures[-1]}" for block in lost[:4])
@@ -290,20 +290,20 @@ class _Session:
     def _settled(self) -> bool:
         return bool(self.blocks) and all(block.settled for block in self.blocks)
 
-    async def _look_around(self) -> None:
+    async def _poll_workers(self) -> None:
         """Notice workers that came, went, or have been silent for too long."""
         present = await self._present_workers()
         self._forget_gone(present)
-        for worker in present - self.serving.keys():
-            self.serving[worker] = asyncio.create_task(self._serve(worker))
+        for worker in present - self.workers.keys():
+            self.workers[worker] = asyncio.create_task(self._serve(worker))
         timeout = self.cluster.block_timeout
-        for worker, attempt in self.doing.items():
+        for worker, attempt in self.attempts.items():
             if time.monotonic() - attempt.seen > timeout:
                 self._fail(worker, attempt, f"no step in {timeout:g} s on {worker}")
         if present and self.refused.keys() >= present:
             why = next(iter(self.refused.values()))
             raise UserError(f"no worker of {self.cluster.address!r} can be used: {why}")
-        self._tell()
+        self._report()
 
     async def _present_workers(self) -> set[str]:
         """The workers that the scheduler knows now."""
@@ -319,26 +319,26 @@ class _Session:
 
     def _forget_gone(self, present: set[str]) -> None:
         """Forget workers that are gone or whose coroutine has ended."""
-        for worker, task in list(self.serving.items()):
+        for worker, task in list(self.workers.items()):
             if task.done() and not task.cancelled():
                 task.result()  # a store that cannot be written ends everything
             if worker not in present or task.done():
                 task.cancel()
-                del self.serving[worker]
-                self.met.discard(worker)
+                del self.workers[worker]
+                self.fit_workers.discard(worker)
                 self.refused.pop(worker, None)
 
     async def _serve(self, worker: str) -> None:
         """Give one worker block after block, until everything is settled or the worker is gone."""
-        about = await self._meet(worker)
+        worker_info = await self._check_worker(worker)
         if not self.blocks:
-            self._cut(about["devices"], about["accelerator"])
+            self._make_blocks(worker_info["devices"], worker_info["accelerator"])
         while not self._settled():
             block = self._next(worker)
             if block is None:
                 await asyncio.sleep(0.2)
                 continue
-            attempt = self.doing[worker] = Attempt(block, time.monotonic())
+            attempt = self.attempts[worker] = Attempt(block, time.monotonic())
             try:
                 spec_json = block.spec.canonical_json()
                 answer = await self._ask(
@@ -353,22 +353,22 @@ class _Session:
                     return  # the scheduler is gone, and nobody's block is to blame
                 self._fail(worker, attempt, _line(error).removeprefix("ValueError: "))
             else:
-                self._land(block, run, answer)
+                self._store_block(block, run, answer)
             finally:
-                del self.doing[worker]
+                del self.attempts[worker]
 
-    async def _meet(self, worker: str) -> dict[str, Any]:
+    async def _check_worker(self, worker: str) -> dict[str, Any]:
         """Ask a worker what it is.
 
         One that does not run what we run is never given a block, and the user is told.
         """
-        about: dict[str, Any] = {}
+        worker_info: dict[str, Any] = {}
         differs = []
         try:
-            about = await self._ask(worker, greet)
-            if "error" in about:
-                raise ValueError(about["error"])
-            theirs = about["agree"]
+            worker_info = await self._ask(worker, describe_worker)
+            if "error" in worker_info:
+                raise ValueError(worker_info["error"])
+            theirs = worker_info["agree"]
             for name, ours in _must_agree().items():
                 if theirs.get(name) != ours:
                     differs.append(f"it has {name} {theirs.get(name)}, we have {ours}")
@@ -378,8 +378,8 @@ class _Session:
             self.refused[worker] = "; ".join(differs)
             self.cluster.say(f"  worker {worker} is given no work: {self.refused[worker]}")
             await asyncio.Event().wait()  # until the worker is gone or everything is over
-        self.met.add(worker)
-        return about
+        self.fit_workers.add(worker)
+        return worker_info
 
     async def _ask(self, worker: str, task: Callable[..., Any], *args: Any) -> Any:
         """Have one worker do something.
@@ -390,10 +390,10 @@ class _Session:
             task, *args, workers=[worker], allow_other_workers=False, pure=False
         )
 
-    def _cut(self, devices: int, accelerator: bool) -> None:
+    def _make_blocks(self, devices: int, accelerator: bool) -> None:
         """Cut what is lacking into blocks, for workers like the first one that said what it is."""
         seeds = sum(len(lacking.seeds) for lacking in self.lacking)
-        workers = len(self.serving.keys() - self.refused.keys())
+        workers = len(self.workers.keys() - self.refused.keys())
         size = block_size(seeds, workers, devices, accelerator)
         self.blocks = []
         for name, spec, missing in self.lacking:
@@ -411,34 +411,35 @@ class _Session:
         """
         self.queue = [block for block in self.queue if not block.settled]
         # a worker that hangs will not ask again
-        asking = self.met - {name for name, attempt in self.doing.items() if attempt.failed}
+        hanging = {name for name, attempt in self.attempts.items() if attempt.failed}
+        asking = self.fit_workers - hanging
         for block in self.queue:
             if worker not in block.tried or block.tried >= asking:
                 self.queue.remove(block)
                 return block
         return None
 
-    def _hear(self, event: tuple[float, Any]) -> None:
+    def _on_sign_of_life(self, event: tuple[float, Any]) -> None:
         """A worker's sign of life: it was at this step of this block just now."""
         worker, number, steps = event[1]
-        attempt = self.doing.get(worker)
+        attempt = self.attempts.get(worker)
         if attempt and attempt.block.number == number and steps >= attempt.steps:
             attempt.seen = time.monotonic()
             attempt.steps = steps
 
-    def _land(self, block: Block, run: Run, answer: Mapping[str, Any]) -> None:
+    def _store_block(self, block: Block, run: Run, answer: Mapping[str, Any]) -> None:
         """Store what the store does not hold yet: another process or try may have been faster."""
         program = trained_by().program()
         # two clients that look at once would both store it
-        with self.store.lock(f"land {block.spec.digest()}"):
+        with self.store.lock(f"store {block.spec.digest()}"):
             _, missing = self.store.blocks(block.spec, block.seeds, program)
             for part in contiguous_blocks(missing, len(block.seeds)) if missing else []:
                 seconds = answer["seconds"] * len(part) / len(block.seeds)
                 self.store.save(select([run], tuple(part)), seconds, answer["machine"])
-        block.landed = True
+        block.stored = True
         if lost := run.diverged():
             self.cluster.say(f"  {block.name}: diverged and left out of what is judged: {lost}")
-        self._tell()
+        self._report()
 
     def _fail(self, worker: str, attempt: Attempt, why: str) -> None:
         """Count a failure once, and let the block be tried again, by halves if memory was short."""
@@ -469,25 +470,25 @@ class _Session:
             f"  {block} does not fit the memory of {worker}; going on with {half} seeds at once"
         )
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Say how far it is, to whoever asked to hear it."""
-        if not self.cluster.tell:
+        if not self.cluster.on_progress:
             return
-        landed = [block for block in self.blocks if block.landed]
+        stored = [block for block in self.blocks if block.stored]
         # a block that is tried on two workers counts once, where it is further
         furthest: dict[int, Attempt] = {}
-        for attempt in sorted(self.doing.values(), key=lambda attempt: attempt.steps):
-            if not attempt.block.landed:
+        for attempt in sorted(self.attempts.values(), key=lambda attempt: attempt.steps):
+            if not attempt.block.stored:
                 furthest[attempt.block.number] = attempt
-        done = sum(block.samples for block in landed)
+        done = sum(block.samples for block in stored)
         done += sum(attempt.samples for attempt in furthest.values())
-        tally = Tally(
-            landed=len(landed),
+        progress = ClusterProgress(
+            stored=len(stored),
             blocks=len(self.blocks),
-            workers=len(self.met),
-            busy=len(self.doing),
+            workers=len(self.fit_workers),
+            busy=len(self.attempts),
             samples=done,
             of_samples=sum(lacking.samples for lacking in self.lacking),
             per_second=done / max(time.monotonic() - self.began, 1e-9),
         )
-        self.cluster.tell(tally)
+        self.cluster.on_progress(progress)

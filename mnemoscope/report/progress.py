@@ -16,7 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from mnemoscope.execution.cluster import Tally
+from mnemoscope.execution.cluster import ClusterProgress
 from mnemoscope.report.tables import VERDICT_STYLE
 from mnemoscope.studies.claims import Condition, Finding
 
@@ -100,24 +100,24 @@ class Live:
             self.progress.print(f"  {name:<22} {condition.seeds:>4} seeds  {seconds:6.1f} s")
             self._next(list(self.conditions).index(name) + 1)
 
-    def spread(self, tally: Tally) -> None:
+    def spread(self, progress: ClusterProgress) -> None:
         """How far a cluster is: one bar for all its workers, instead of one for each condition."""
         if self.cluster is None:
             for bar in self.bars.values():
                 self.progress.update(bar, visible=False)
-            self.cluster = self.progress.add_task("cluster", total=tally.of_samples, note="")
-        who = f"{tally.workers} workers" if tally.workers else "waiting for workers"
-        rate = f"{tally.per_second:,.0f} samples/s"
+            self.cluster = self.progress.add_task("cluster", total=progress.of_samples, note="")
+        who = f"{progress.workers} workers" if progress.workers else "waiting for workers"
+        rate = f"{progress.per_second:,.0f} samples/s"
         self.progress.update(
             self.cluster,
-            description=f"cluster · {who} · {tally.landed}/{tally.blocks or '?'} blocks",
-            completed=tally.samples,
-            total=tally.of_samples,
+            description=f"cluster · {who} · {progress.stored}/{progress.blocks or '?'} blocks",
+            completed=progress.samples,
+            total=progress.of_samples,
             note=rate,
         )
-        if tally.blocks and tally.landed == tally.blocks:
+        if progress.blocks and progress.stored == progress.blocks:
             self.progress.remove_task(self.cluster)
-            self.progress.print(f"  {tally.blocks} blocks from the cluster, {rate}")
+            self.progress.print(f"  {progress.blocks} blocks from the cluster, {rate}")
             self.cluster = None
 
     def say(self, line: str) -> None:

@@ -14,7 +14,7 @@ A run counts once its row is committed.
 A run's file is written under another name, flushed and renamed, and only then indexed: a power cut
 or Ctrl-C leaves at worst an unreferenced file. A file that replaces an older one is flushed, then
 indexed beside the older one, then renamed: until then either of them counts. The index has the
-SHA-256 of every file, and every row of it carries a seal, the SHA-256 of its own fields: what is
+SHA-256 of every file, and every row of it has a checksum, the SHA-256 of its own fields: what is
 read back is what was written, or it is an error that says what to do. `Store.check` looks at
 everything.
 

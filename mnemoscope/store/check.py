@@ -1,6 +1,6 @@
 """Damage: whatever in a store is not what was written, and how it is found.
 
-A file is held against its checksum in the index, and a row of the index against its own seal.
+A file is held against its checksum in the index, and a row of the index against its own checksum.
 """
 
 import sqlite3
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mnemoscope.store import files
-from mnemoscope.store.checksums import seal_of, sha256
+from mnemoscope.store.checksums import row_checksum, sha256
 from mnemoscope.store.runs import RunRow, read_bytes
-from mnemoscope.store.schema import format_of
+from mnemoscope.store.schema import CHECKSUM, format_of
 
 
 class Damage(NamedTuple):
@@ -34,17 +34,18 @@ class FileRow(NamedTuple):
     name: str  # where it is, relative to the store
     sha256: str  # of the file
     before: str  # of the file that it replaces: until the new one has its name, that one counts too
-    seal: str  # checksum of the fields above
+    checksum: str  # checksum of the fields above
 
 
-FILE_QUERY = f"SELECT {', '.join(FileRow._fields)} FROM files WHERE name=?"
+FILE_COLUMNS = (*FileRow._fields[:-1], CHECKSUM)
+FILE_QUERY = f"SELECT {', '.join(FILE_COLUMNS)} FROM files WHERE name=?"
 
 
 def file_error(path: Path, row: FileRow | None) -> str:
     """What is wrong with a file that the index knows by this row, or nothing."""
     if row is None:
         return "" if path.suffix == ".md" else "the index does not know it"
-    if seal_of(row[:-1]) != row.seal:
+    if row_checksum(row[:-1]) != row.checksum:
         return "its row in the index is not what was written"
     if sha256(files.read_file(path)) not in (row.sha256, row.before):
         return "its bytes are not those that were written"

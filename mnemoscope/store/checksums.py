@@ -1,4 +1,4 @@
-"""Checksums: of a file's bytes, and of a row of the index (its seal)."""
+"""Checksums: of a file's bytes, and of a row of the index."""
 
 import hashlib
 import json
@@ -11,6 +11,6 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def seal_of(fields: Sequence[Any]) -> str:
-    """The checksum of a row: of its fields but the seal itself."""
+def row_checksum(fields: Sequence[Any]) -> str:
+    """The checksum of a row: of all its fields but the checksum itself."""
     return sha256(json.dumps(list(fields), default=repr).encode())

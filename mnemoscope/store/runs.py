@@ -21,7 +21,7 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TrainedBy
 from mnemoscope.core.legacy import METRIC_NAMES
 from mnemoscope.store import files
-from mnemoscope.store.checksums import seal_of, sha256
+from mnemoscope.store.checksums import row_checksum, sha256
 
 if TYPE_CHECKING:  # reading the index needs no JAX
     from mnemoscope.training.run import Run
@@ -53,12 +53,12 @@ class RunRow(NamedTuple):
     made: str  # when it was stored, in UTC
     machine: str  # what trained it, in words
     sha256: str  # of the file
-    seal: str  # checksum of all the fields above
+    checksum: str  # checksum of all the fields above
 
     @property
-    def sealed(self) -> bool:
+    def intact(self) -> bool:
         """Whether the row is as it was written."""
-        return seal_of(self[:-1]) == self.seal
+        return row_checksum(self[:-1]) == self.checksum
 
     @property
     def id(self) -> str:
@@ -123,9 +123,9 @@ def new_row(run: "Run", data: bytes, seconds: float, machine: str) -> RunRow:
         made=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         machine=machine,
         sha256=sha256(data),
-        seal="",
+        checksum="",
     )
-    return row._replace(seal=seal_of(row[:-1]))
+    return row._replace(checksum=row_checksum(row[:-1]))
 
 
 def cover(rows: list[RunRow], seeds: Sequence[int]) -> tuple[list[RunRow], list[int]]:
@@ -195,7 +195,7 @@ def run_of(
 def check_arrays(spec: "Spec", seeds: int, arrays: Mapping[str, np.ndarray]) -> None:
     """A ValueError unless these are the arrays of such a run.
 
-    Whoever sealed or sent them may have written anything.
+    Whoever stored or sent them may have written anything.
 
     Args:
         spec: what was trained.
@@ -263,7 +263,7 @@ def path_of(folder: Path, row: RunRow) -> Path:
 
 def read_bytes(folder: Path, row: RunRow) -> bytes:
     """The bytes of a stored block: those that were written, or a ValueError says what is wrong."""
-    if not row.sealed:
+    if not row.intact:
         raise ValueError("its row in the index is not what was written")
     data = files.read_file(path_of(folder, row))
     if len(data) != row.bytes:

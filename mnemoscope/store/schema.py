@@ -14,10 +14,11 @@ from typing import Any
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.store import files
-from mnemoscope.store.checksums import seal_of, sha256
+from mnemoscope.store.checksums import row_checksum, sha256
 from mnemoscope.store.runs import file_name
 
 FORMAT = 3
+CHECKSUM = "seal"  # the column that has a row's checksum
 # the columns are explained at `runs.RunRow`
 RUNS = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -66,21 +67,21 @@ def put(db: sqlite3.Connection, table: str, row: Sequence[Any]) -> None:
     Args:
         db: the index.
         table: runs, findings or files.
-        row: all columns, the seal last.
+        row: all columns, the checksum last.
     """
     marks = ",".join("?" * len(row))
     db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
 
 
-def put_sealed(db: sqlite3.Connection, table: str, fields: Sequence[Any]) -> None:
-    """Write a row with its seal.
+def put_with_checksum(db: sqlite3.Connection, table: str, fields: Sequence[Any]) -> None:
+    """Write a row with its checksum.
 
     Args:
         db: the index.
         table: runs, findings or files.
-        fields: all columns but the seal.
+        fields: all columns but the checksum.
     """
-    put(db, table, (*fields, seal_of(fields)))
+    put(db, table, (*fields, row_checksum(fields)))
 
 
 def make_current(db: sqlite3.Connection, folder: Path) -> None:
@@ -132,13 +133,13 @@ def _add_checksums(db: sqlite3.Connection, folder: Path) -> None:
         path = files.place(folder, file_name(spec, first, last, program=""))
         whole = path.is_file() and path.stat().st_size == size
         sha = sha256(files.read_file(path)) if whole else "lost"
-        put_sealed(db, "runs", (*fields, sha))
+        put_with_checksum(db, "runs", (*fields, sha))
     for key, body, _ in db.execute("SELECT * FROM findings").fetchall():
-        put_sealed(db, "findings", (key, body))
+        put_with_checksum(db, "findings", (key, body))
     for path in (folder / "ledger").rglob("*.*"):
         name = path.relative_to(folder).as_posix()
         sha = sha256(files.read_file(files.place(folder, name)))
-        put_sealed(db, "files", (name, sha, sha))
+        put_with_checksum(db, "files", (name, sha, sha))
 
 
 def _add_programs(db: sqlite3.Connection) -> None:
@@ -146,10 +147,10 @@ def _add_programs(db: sqlite3.Connection) -> None:
     rows = db.execute("SELECT * FROM runs").fetchall()
     db.execute("DROP TABLE runs")
     db.execute(RUNS)
-    for *old, seal in rows:
+    for *old, checksum in rows:
         spec, first, last, spec_json, *rest = old
         new = (spec, first, last, "", spec_json, "", *rest)
-        if seal_of(old) == seal:
-            put_sealed(db, "runs", new)
+        if row_checksum(old) == checksum:
+            put_with_checksum(db, "runs", new)
         else:  # a row that was not as it was written stays so
             put(db, "runs", (*new, "broken"))

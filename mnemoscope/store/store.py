@@ -29,10 +29,10 @@ from mnemoscope.store.check import (
     file_error,
     run_damage,
 )
-from mnemoscope.store.checksums import seal_of, sha256
+from mnemoscope.store.checksums import row_checksum, sha256
 from mnemoscope.store.index import Index
 from mnemoscope.store.runs import MEND, DamagedRunError, RunRow
-from mnemoscope.store.schema import put, put_sealed
+from mnemoscope.store.schema import CHECKSUM, put, put_with_checksum
 
 if TYPE_CHECKING:  # reading the index needs no JAX
     from mnemoscope.training.run import Run
@@ -47,7 +47,7 @@ class Store(Index):
     def rows(self, spec: str = "") -> list[RunRow]:
         """The stored blocks whose Spec digest starts with `spec`, oldest first."""
         query = (
-            f"SELECT {', '.join(RunRow._fields)} FROM runs "
+            f"SELECT {', '.join((*RunRow._fields[:-1], CHECKSUM))} FROM runs "
             "WHERE substr(spec, 1, ?) = ? ORDER BY made, spec, first"
         )
         found = self._read(query, (len(spec), spec), runs.COLUMN_TYPES)
@@ -183,11 +183,11 @@ class Store(Index):
 
     def finding(self, key: str) -> dict[str, Any] | None:
         """A finding kept under this key, if there is one."""
-        rows = self._read("SELECT key, body, seal FROM findings WHERE key=?", (key,))
+        rows = self._read(f"SELECT key, body, {CHECKSUM} FROM findings WHERE key=?", (key,))
         if not rows:
             return None
-        _, body, seal = rows[0]
-        if seal_of((key, body)) != seal:
+        _, body, checksum = rows[0]
+        if row_checksum((key, body)) != checksum:
             raise UserError(f"a stored finding ({key[:12]}) is damaged; {MEND}")
         return parsed(body, f"a stored finding ({key[:12]})")
 
@@ -195,7 +195,7 @@ class Store(Index):
         """Keep a finding under a key that changes when anything it rests on changes."""
         text = json.dumps(body)
         with self._writing("a finding"), self.db:
-            put_sealed(self.db, "findings", (key, text))
+            put_with_checksum(self.db, "findings", (key, text))
 
     # ---- ledgers
 
@@ -235,7 +235,7 @@ class Store(Index):
             files.write_new(temporary, data)
             before = self._standing(name, path)
             with self.db:
-                put_sealed(self.db, "files", (name, sha256(data), before))
+                put_with_checksum(self.db, "files", (name, sha256(data), before))
             os.replace(temporary, path)
             files.flush(path.parent)
         return path
@@ -295,10 +295,10 @@ class Store(Index):
             said = self.db.execute("PRAGMA integrity_check").fetchone()[0]
             if said != "ok":
                 raise sqlite3.DatabaseError(said)
-        findings = self._read("SELECT key, body, seal FROM findings")
+        findings = self._read(f"SELECT key, body, {CHECKSUM} FROM findings")
         found = [run_damage(self.folder, row) for row in self.rows()]
-        for key, body, seal in findings:
-            if seal_of((key, body)) != seal:
+        for key, body, checksum in findings:
+            if row_checksum((key, body)) != checksum:
                 found.append(Damage("finding", key, "it is not what was written"))
         names = {name for (name,) in self._read("SELECT name FROM files")}
         # an index that was moved away knows none of the files that are still there

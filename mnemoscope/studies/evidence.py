@@ -58,14 +58,14 @@ class Evidence:
         """
         self.scale = scale
         self.conditions = conditions
-        self._obtain = load_or_train
+        self._load_or_train = load_or_train
         self._runs: dict[str, Run] = {}
         self._measured: dict[tuple[str, Callable[..., Any]], Any] = {}
 
     def run(self, name: str) -> Run:
         """The run of a condition, with all its seeds, the diverged ones too."""
         if name not in self._runs:
-            self._runs[name] = self._obtain(name)
+            self._runs[name] = self._load_or_train(name)
         return self._runs[name]
 
     @fixed_numerics()

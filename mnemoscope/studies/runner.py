@@ -175,10 +175,10 @@ def run_study(
     needed = _needed(open_tests, conditions)
     watcher.plan(needed, len(open_tests))
 
-    def load_or_train_condition(name: str) -> Run:
-        return _obtain(store, conditions[name], name, f"{study.name}/{name}", watcher, sink)
+    def run_of(name: str) -> Run:
+        return _load_or_train(store, conditions[name], name, f"{study.name}/{name}", watcher, sink)
 
-    evidence = Evidence(scale, conditions, load_or_train_condition)
+    evidence = Evidence(scale, conditions, run_of)
     if train_elsewhere:
         train_elsewhere(store, {name: (x.spec, range(x.seeds)) for name, x in needed.items()})
     _train(store, needed, evidence)
@@ -208,7 +208,7 @@ def _needed(
     return {name: condition for name, condition in conditions.items() if name in wanted}
 
 
-def _obtain(
+def _load_or_train(
     store: Store, condition: Condition, name: str, title: str, watcher: Watcher, sink: Sink | None
 ) -> Run:
     """Train a condition or read it from the store, and tell the watcher how far it is."""
