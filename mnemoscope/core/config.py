@@ -8,12 +8,12 @@ its identity is computed.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -42,7 +42,7 @@ def _complaint(error: ValidationError) -> str:
 
 
 @contextmanager
-def refusing(name: str) -> Iterator[None]:
+def refusing(name: str) -> Generator[None]:
     """Turn what pydantic says of a configuration into one line."""
     try:
         yield
@@ -68,28 +68,33 @@ def _allowed_classes(annotation: Any) -> tuple[type, ...]:
     return tuple(cls for part in get_args(annotation) for cls in _allowed_classes(part))
 
 
-def _configurations(value: Any) -> Iterator["Strict"]:
+def _configurations(value: object) -> Iterator["Strict"]:
     """The configurations that a field holds, in tuples and dictionaries too."""
+    parts: Iterable[object] = ()
     if isinstance(value, Strict):
         yield value
-    elif isinstance(value, tuple | list | dict):
-        parts = value.values() if isinstance(value, dict) else value
-        for part in parts:
-            yield from _configurations(part)
+    elif isinstance(value, dict):
+        parts = cast(dict[object, object], value).values()
+    elif isinstance(value, tuple | list):
+        parts = cast(Iterable[object], value)
+    for part in parts:
+        yield from _configurations(part)
 
 
 class Strict(BaseModel):
     """A frozen configuration that refuses unknown keys and hashes by its canonical JSON."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False
+    )
 
     omit_if_default: ClassVar[frozenset[str]] = frozenset()
-
-    # Fields whose name changed, each with the name that stored configurations have for it. The
-    # canonical JSON has these names, so that what was stored under a digest is found again.
-    stored_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Fields that came later. At their default they are left out of the JSON, so that a
     configuration written before they existed keeps its identity."""
+
+    stored_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Fields whose name changed, each with the name that stored configurations have for it. The
+    canonical JSON has these names, so that what was stored under a digest is found again."""
 
     def __init__(self, /, **fields: Any) -> None:
         with refusing(type(self).__name__):
@@ -129,7 +134,7 @@ class Strict(BaseModel):
     @model_serializer(mode="wrap")
     def _serialize(self, to_dict: Callable[[Any], dict[str, Any]], info: Any) -> dict[str, Any]:
         defaults = {name: type(self).model_fields[name].default for name in self.omit_if_default}
-        names = self.stored_names if info.context == AS_STORED else {}
+        names: Mapping[str, str] = self.stored_names if info.context == AS_STORED else {}
         return {
             names.get(name, name): value
             for name, value in to_dict(self).items()
@@ -141,14 +146,15 @@ class Strict(BaseModel):
     def _refuse_unknown_keys(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
+        fields = cast(dict[str, Any], data)
         new_names = {old: new for new, old in cls.stored_names.items()}
         if _reading_stored.get():
-            data = {new_names.get(key, key): value for key, value in data.items()}
-        for key in data:
+            fields = {new_names.get(key, key): value for key, value in fields.items()}
+        for key in fields:
             if key not in cls.model_fields:
                 what = f"key of {cls.__name__}"
                 raise ValueError(unknown(what, key, cls.model_fields, near=new_names.get(key)))
-        return data
+        return fields
 
     @model_validator(mode="after")
     def _refuse_relatives(self: S) -> S:

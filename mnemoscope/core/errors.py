@@ -6,7 +6,7 @@ A message is one line: what was wrong, what came, what is allowed.
 import difflib
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 
 class UserError(ValueError):
@@ -56,4 +56,4 @@ def parsed(text: str, where: str) -> dict[str, Any]:
         raise UserError(f"{where} holds no JSON ({error})") from None
     if not isinstance(found, dict):
         raise UserError(f"{where} holds no JSON object, but {short(found)}")
-    return found
+    return cast(dict[str, Any], found)

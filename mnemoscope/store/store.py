@@ -139,7 +139,7 @@ class Store(Index):
                 held = self.load(row).metrics
             except DamagedRunError:
                 return  # what is damaged holds nothing that could be lost
-            lost = []
+            lost: list[str] = []
             for name, array in held.items():
                 if not np.array_equal(array, run.metrics.get(name, ()), equal_nan=True):
                     lost.append(name)
@@ -172,7 +172,7 @@ class Store(Index):
 
     def _checkpoints(self, row: RunRow) -> list[str]:
         """Checkpoints with seeds of a stored block: a training cut off just before it was done."""
-        found = []
+        found: list[str] = []
         for (name,) in self._read("SELECT name FROM files WHERE substr(name, -5) = '.part'"):
             seeds = re.fullmatch(rf"runs/{re.escape(row.spec)}/(\d+)-(\d+)\..*part", name)
             if seeds and int(seeds[1]) <= row.last and int(seeds[2]) >= row.first:
@@ -263,8 +263,9 @@ class Store(Index):
             row = self._file_row(name)
             if row is None or not path.is_file() or file_error(path, row):
                 return None
-            with safe_open(path, framework="numpy") as file:
-                about = file.metadata() or {}
+            opened: Any = safe_open(path, framework="numpy")  # it does not say what it opens
+            with opened as file:
+                about: dict[str, str] = file.metadata() or {}
             return load(files.read_file(path)), about.get("by", "")
         except (OSError, ValueError, SafetensorError):
             return None

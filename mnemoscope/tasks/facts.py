@@ -204,7 +204,7 @@ class Facts(Task):
     def losses(self, world: FactWorld) -> dict[str, float]:
         """The least loss of any reader of both, of the relation, of the subject, and of nothing:
         conditional entropies."""
-        found = {}
+        found: dict[str, float] = {}
         for shown in (*SHOWN, "nothing"):
             p = np.asarray(self.posterior(world, shown), float)
             p_log_p = p * np.log(np.where(p > 0, p, 1.0))

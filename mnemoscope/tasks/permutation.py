@@ -236,7 +236,9 @@ class Permutation(Task):
         fits = answers[:, : x.shape[0] - 1] == y[None, :]
         fits = jnp.concatenate([jnp.ones((mappings.shape[0], 1), bool), fits], axis=1)
         fits = jnp.cumprod(fits, axis=1).astype(float)
-        return jnp.einsum("ms,msv->sv", fits, jax.nn.one_hot(answers, self.n_symbols))
+        said = jax.nn.one_hot(answers, self.n_symbols)
+        # one of jax's overloads has no types
+        return jnp.einsum("ms,msv->sv", fits, said)  # pyright: ignore[reportUnknownMemberType]
 
     def loss_floor(self, n_mappings: int) -> float:
         r"""The least mean loss of any predictor when the mapping is uniform over `n_mappings`

@@ -14,7 +14,7 @@ of devices.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +47,7 @@ STOPS = 64
 Observe = Callable[[Transformer, World], Mapping[str, Array]]
 Progress = Callable[[int, int], None]  # steps done, steps in all
 _Watch = Callable[[State], Mapping[str, Array]]  # `Observe`, compiled for all seeds
+_OnAll = Callable[[tuple[Array, Params, World]], Mapping[str, Array]]
 
 
 @runtime_checkable
@@ -134,7 +135,9 @@ def _compiled_watch(
         trained, frozen, world = each
         return observe(Transformer(spec.model, all_params(spec, trained, frozen)), world)
 
-    on_all = jax.jit(for_each_seed(on_one, mesh, seeds_per_device(mesh, n_seeds)))
+    for_all = for_each_seed(on_one, mesh, seeds_per_device(mesh, n_seeds))
+    # jax does not say of what it compiles what it returns
+    on_all = cast(_OnAll, jax.jit(for_all))  # pyright: ignore[reportUnknownMemberType]
     worlds = draw_worlds(spec.task, ids)
     return lambda states: on_all((states.trained, states.frozen, worlds))
 
