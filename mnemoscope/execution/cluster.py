@@ -17,8 +17,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -66,20 +65,12 @@ def _must_agree() -> dict[str, str]:
     return {"numpy": versions()["numpy"]} | {name: str(value) for name, value in ours.items()}
 
 
-@cache
-def _ready(cores: int) -> None:
-    """Show a worker's cores to JAX, once."""
-    # if something on this worker has used JAX before, its devices are what they are
-    with suppress(RuntimeError):
-        use_all_devices(at_most=cores)
-
-
 def greet() -> dict[str, Any]:
     """A worker says what it is. Its Dask threads are the CPU cores that it may train on."""
     from distributed import get_worker
 
     try:
-        _ready(get_worker().state.nthreads)
+        use_all_devices(at_most=get_worker().state.nthreads)
         accelerator = jax.default_backend() != "cpu"
         return {"agree": _must_agree(), "accelerator": accelerator, "devices": jax.device_count()}
     except (

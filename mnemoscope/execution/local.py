@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from mnemoscope import __version__
+from mnemoscope.core.devices import use_all_cores
 from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.fingerprint import cpu_model, described, trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY
@@ -84,10 +85,10 @@ class _StoreCheckpointer:
 
 
 def use_all_devices(cache: Path | None = None, at_most: int | None = None) -> None:
-    """Show each CPU core to JAX as a device of its own, and say where compiled programs are kept.
+    """What a process does that is Mnemoscope's own: every core works, each on its own.
 
-    Has an effect only before the first computation; seeds are then sharded over the cores as over
-    accelerators.
+    Each CPU core is a device of its own, no operation is shared between cores, and compiled
+    programs are kept. Has an effect only before the first computation.
 
     Args:
         cache: the folder of compiled programs; without one, what JAX was told before stays.
@@ -97,10 +98,7 @@ def use_all_devices(cache: Path | None = None, at_most: int | None = None) -> No
     flags = os.environ.get("XLA_FLAGS", "")
     if "multi_thread_eigen" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
-    cores = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))  # those that this process may use
-    jax.config.update("jax_num_cpu_devices", min(cores, at_most or cores))
+    use_all_cores(at_most)
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
@@ -255,7 +253,7 @@ def _train(
         except jax.errors.JaxRuntimeError as error:
             if OUT_OF_MEMORY not in str(error):
                 raise
-            blocks[:0] = _rotary_permutation(block, error)
+            blocks[:0] = _halves(block, error)
             continue
         finally:
             if sink:
@@ -268,7 +266,7 @@ def _train(
         behind += len(block) * spec.steps
 
 
-def _rotary_permutation(block: list[int], error: Exception) -> list[list[int]]:
+def _halves(block: list[int], error: Exception) -> list[list[int]]:
     """Two blocks in place of one that does not fit the memory, as `error` said; with a warning."""
     if len(block) == 1:
         raise UserError(f"one seed of this Spec does not fit the memory of {hardware()}") from error

@@ -22,6 +22,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from mnemoscope.core.axes import Array, Int, Params
+from mnemoscope.core.devices import notice_if_one_core_works
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import trained_by
 from mnemoscope.core.numerics import fixed_numerics
@@ -77,11 +78,11 @@ def fit(
     checkpointer: Checkpointer | None = None,
     sink: Sink | None = None,
 ) -> Run:
-    """Train one model for each seed.
+    """Train one model for each seed, side by side on all CPU cores, or on all accelerators.
 
     Args:
         spec: what is trained, and how.
-        seeds: different whole numbers from 0 up.
+        seeds: how many, 16 for 0 to 15; or which ones, different whole numbers from 0 up.
         observe: `observe(model, world)` is called for every seed at every look of the Spec. The
             caller pays for it: it is compiled once and runs at each look.
         progress: hears at every stop how many steps are done, and how many there are in all.
@@ -95,6 +96,8 @@ def fit(
             f"the model {spec.imported} was imported, not trained; "
             "'mnemoscope import' stores it again"
         )
+    if len(wanted) > 1:
+        notice_if_one_core_works()
     origin = trained_by()  # as it is when the training begins
     program = programs(spec, len(wanted))
     mesh = device_mesh(len(wanted))
