@@ -55,6 +55,13 @@ def refusing(name: str) -> Generator[None]:
         raise UserError(f"{name}: nested too deeply") from None
 
 
+class _AsItIs(str):
+    """Text that prints without quotation marks."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 S = TypeVar("S", bound="Strict")
 AS_STORED = {"names": "stored"}  # asks for the names that stored configurations have
 _reading_stored: ContextVar[bool] = ContextVar("reading_stored", default=False)
@@ -115,6 +122,12 @@ class Strict(BaseModel):
                 return super().model_validate_json(*args, **options)
         finally:
             _reading_stored.reset(token)
+
+    def __repr_args__(self) -> Iterator[tuple[str, object]]:
+        """What is printed, for pydantic: every field; one that would fill the screen is cut."""
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            yield name, value if isinstance(value, Strict) else _AsItIs(short(value))
 
     def __eq__(self, other: object) -> bool:
         """By class and fields alone: tables that were computed from them and kept do not count."""

@@ -40,6 +40,9 @@ class Index:
                 "with --store or MNEMOSCOPE_STORE"
             ) from error
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.folder)!r})"
+
     def _index_path(self) -> Path:
         """The file of the index, which is a file of this folder alone."""
         path = self._place("index.sqlite3")

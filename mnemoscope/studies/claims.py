@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from mnemoscope.core import notebook
 from mnemoscope.core.axes import Float
 from mnemoscope.core.config import Strict
-from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.core.errors import UserError, in_one_line, short, unknown
 from mnemoscope.training.spec import Spec
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class AttentionMap(Strict):
     weights: tuple[tuple[float, ...], ...]
 
     @model_validator(mode="after")
-    def _check(self) -> "Map":
+    def _check(self) -> "AttentionMap":
         if [len(row) for row in self.weights] != [len(self.tokens)] * len(self.tokens):
             raise ValueError(f"weights must be {len(self.tokens)} rows of {len(self.tokens)}")
         return self
@@ -172,6 +172,9 @@ class Outcome(NamedTuple):
     sentence: str  # what was measured, in words
     by_seed: Mapping[str, np.ndarray] = MappingProxyType({})  # what was read off each seed, by name
     pictures: Plots = Plots()  # what there is to draw
+
+    def __repr__(self) -> str:
+        return in_one_line(type(self).__name__, self._asdict())
 
 
 class InconclusiveError(Exception):
@@ -270,7 +273,7 @@ class ClaimTest:
         return any(fnmatchcase(name, need) for need in self.needs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Study:
     """One source put to the test."""
 
@@ -286,6 +289,9 @@ class Study:
     on_model: Callable[[Path], "Study"] | None = None
     # what its findings rest on besides settings and code: a fingerprint; nothing by default
     fingerprint: Callable[[], str] = str
+
+    def __repr__(self) -> str:
+        return f"<Study {self.name}: {short(self.title)}, {len(self.tests)} claims>"
 
     def pick(self, ids: tuple[str, ...] = ()) -> tuple[ClaimTest, ...]:
         """The tests of these claims, in the study's order; none given means all."""

@@ -29,7 +29,7 @@ import numpy as np
 from pydantic import Field
 
 from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray, Tokens
-from mnemoscope.core.errors import UserError
+from mnemoscope.core.errors import UserError, in_one_line
 from mnemoscope.tasks.base import Example, Task
 
 MAX_SEQUENCES = 4_000_000  # what `sequences` is willing to list
@@ -43,6 +43,9 @@ class Split(NamedTuple):
     # mappings that are never shown
     held_out: Int[Array, "unseen symbol"]
 
+    def __repr__(self) -> str:
+        return in_one_line(type(self).__name__, self._asdict())
+
 
 class Sequences(NamedTuple):
     """Every sequence of some mappings. Rows run over mapping, then order, then source."""
@@ -53,6 +56,9 @@ class Sequences(NamedTuple):
     probability: Float[np.ndarray, "batch"]
     # which pair the last one is
     source: Int[np.ndarray, "batch"]
+
+    def __repr__(self) -> str:
+        return in_one_line(type(self).__name__, self._asdict())
 
 
 class Role(IntEnum):
