@@ -181,14 +181,14 @@ class Cluster:
         self.tell = tell
         self.say = say
 
-    def train(self, store: Store, wanted: Mapping[str, tuple[Spec, Sequence[int]]]) -> None:
+    def train(self, store: Store, wanted: Mapping[str, tuple[Spec, int | Sequence[int]]]) -> None:
         """Train every seed that the store lacks, all settings at once.
 
         Raises for blocks that failed three times, at the end.
 
         Args:
             store: where everything is kept.
-            wanted: Spec and seeds of each setting, by its name.
+            wanted: Spec and seeds of each setting, by its name; 16 seeds are 0 to 15.
         """
         program = trained_by().program()
         lacking: dict[str, Lacking] = {}  # by digest: two settings may share a Spec

@@ -19,7 +19,7 @@ from mnemoscope import __version__
 from mnemoscope.core.devices import use_all_cores
 from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.fingerprint import cpu_model, described, trained_by
-from mnemoscope.core.seeds import OUT_OF_MEMORY
+from mnemoscope.core.seeds import OUT_OF_MEMORY, different_seeds
 from mnemoscope.store import RunRow, Store, block_id
 from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import metrics_of
@@ -133,7 +133,7 @@ def contiguous_blocks(seeds: Sequence[int], most: int) -> list[list[int]]:
     return found
 
 
-def _missing_blocks(store: Store, spec: Spec, seeds: Sequence[int]) -> list[list[int]]:
+def _missing_blocks(store: Store, spec: Spec, seeds: int | Sequence[int]) -> list[list[int]]:
     """The seeds that no stored block holds, cut into blocks."""
     _, missing = store.blocks(spec, seeds, trained_by().program())
     return contiguous_blocks(
@@ -141,13 +141,13 @@ def _missing_blocks(store: Store, spec: Spec, seeds: Sequence[int]) -> list[list
     )
 
 
-def precompile(store: Store, spec: Spec, seeds: Sequence[int]) -> None:
+def precompile(store: Store, spec: Spec, seeds: int | Sequence[int]) -> None:
     """Compile what `load_or_train` will need in the background, while something else trains.
 
     Args:
         store: where finished seeds are.
         spec: what will be trained.
-        seeds: those that will be wanted.
+        seeds: those that will be wanted; 16 means 0 to 15.
     """
     for block in _missing_blocks(store, spec, seeds)[:1]:
         # not a daemon: a compilation cut off by the end of the process takes the process down too
@@ -163,7 +163,7 @@ def _try_to_compile(spec: Spec, n_seeds: int) -> None:
 def load_or_train(
     store: Store,
     spec: Spec,
-    seeds: Sequence[int],
+    seeds: int | Sequence[int],
     progress: Callable[[int, int], None] | None = None,
     sink: Sink | None = None,
     name: str = "",
@@ -177,11 +177,12 @@ def load_or_train(
     Args:
         store: where finished seeds are, and where new ones go.
         spec: what to train.
-        seeds: those that are wanted.
+        seeds: those that are wanted; 16 means 0 to 15.
         progress: called with optimizer steps done and in total, of all seeds that are trained here.
         sink: follows each block, under the name and its seeds.
         name: of the setting, for people; the digest of the Spec, unless told otherwise.
     """
+    wanted = different_seeds(seeds)
     name = name or spec.digest()
 
     def waiting() -> None:
@@ -190,14 +191,14 @@ def load_or_train(
         )
 
     with store.lock(spec.digest(), waiting):
-        _train(store, spec, _missing_blocks(store, spec, seeds), progress, sink, name)
+        _train(store, spec, _missing_blocks(store, spec, wanted), progress, sink, name)
     program = trained_by().program()
-    rows, _ = store.blocks(spec, seeds, program)
+    rows, _ = store.blocks(spec, wanted, program)
     if rows[0].program != program:
         by = ", ".join(described(row.origin for row in rows))
         message = f"{name} was trained by {by}, not by this program; it is used as that"
         warnings.warn(message, Notice, stacklevel=2)
-    return select([store.load(row) for row in rows], tuple(seeds))
+    return select([store.load(row) for row in rows], wanted)
 
 
 def train_again(

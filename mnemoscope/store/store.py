@@ -64,7 +64,7 @@ class Store(Index):
         raise UserError(f"{kind} {start!r}; there are: {near}")
 
     def blocks(
-        self, spec: "Spec", seeds: Sequence[int], program: str = ""
+        self, spec: "Spec", seeds: int | Sequence[int], program: str = ""
     ) -> tuple[list[RunRow], list[int]]:
         """Stored blocks of one program that hold wanted seeds, and the seeds that none of them has.
 
@@ -74,13 +74,16 @@ class Store(Index):
 
         Args:
             spec: what was trained.
-            seeds: those that are wanted.
+            seeds: those that are wanted; 16 means 0 to 15.
             program: fingerprint of the program that is asked for first.
         """
+        from mnemoscope.core.seeds import different_seeds  # JAX, which other methods do without
+
+        wanted = different_seeds(seeds)
         rows = self.rows(spec.digest())
 
         def held_by(name: str) -> tuple[list[RunRow], list[int]]:
-            return runs.cover([row for row in rows if row.program == name], seeds)
+            return runs.cover([row for row in rows if row.program == name], wanted)
 
         newest_first = [row.program for row in reversed(rows)]
         for name in dict.fromkeys([program, *newest_first]):
