@@ -68,7 +68,7 @@ def test_finished_work_is_never_repeated(store, count_fits):
     more = load_or_train(store, SPEC, range(6))
     assert count_fits == [[0, 1, 2], [3, 4, 5]]
     np.testing.assert_array_equal(more.losses[:3], first.losses)
-    load_or_train(Store(store.folder), SPEC, range(6))
+    load_or_train(Store(store.folder), SPEC, 6)
     assert len(count_fits) == 2, "another process finds it too"
     picked = load_or_train(store, SPEC, [4, 1])
     assert picked.seeds == (4, 1)

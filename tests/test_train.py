@@ -322,6 +322,7 @@ def test_seeds_of_every_whole_kind():
         == different_seeds(jnp.arange(3))
         == different_seeds(range(3))
         == different_seeds(3)
+        == different_seeds(np.int64(3))
         == (0, 1, 2)
     )
 

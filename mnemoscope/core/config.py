@@ -8,12 +8,12 @@ its identity is computed.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -42,7 +42,7 @@ def _complaint(error: ValidationError) -> str:
 
 
 @contextmanager
-def refusing(name: str) -> Iterator[None]:
+def refusing(name: str) -> Generator[None]:
     """Turn what pydantic says of a configuration into one line."""
     try:
         yield
@@ -53,6 +53,13 @@ def refusing(name: str) -> Iterator[None]:
         raise UserError(said) from None
     except RecursionError:
         raise UserError(f"{name}: nested too deeply") from None
+
+
+class _AsItIs(str):
+    """Text that prints without quotation marks."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 S = TypeVar("S", bound="Strict")
@@ -68,20 +75,25 @@ def _allowed_classes(annotation: Any) -> tuple[type, ...]:
     return tuple(cls for part in get_args(annotation) for cls in _allowed_classes(part))
 
 
-def _configurations(value: Any) -> Iterator["Strict"]:
+def _configurations(value: object) -> Iterator["Strict"]:
     """The configurations that a field holds, in tuples and dictionaries too."""
+    parts: Iterable[object] = ()
     if isinstance(value, Strict):
         yield value
-    elif isinstance(value, tuple | list | dict):
-        parts = value.values() if isinstance(value, dict) else value
-        for part in parts:
-            yield from _configurations(part)
+    elif isinstance(value, dict):
+        parts = cast(dict[object, object], value).values()
+    elif isinstance(value, tuple | list):
+        parts = cast(Iterable[object], value)
+    for part in parts:
+        yield from _configurations(part)
 
 
 class Strict(BaseModel):
     """A frozen configuration that refuses unknown keys and hashes by its canonical JSON."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False
+    )
 
     omit_if_default: ClassVar[frozenset[str]] = frozenset()
     """Fields that came later. At their default they are left out of the JSON, so that a
@@ -125,6 +137,12 @@ class Strict(BaseModel):
         finally:
             _reading_stored.reset(token)
 
+    def __repr_args__(self) -> Iterator[tuple[str, object]]:
+        """What is printed, for pydantic: every field; one that would fill the screen is cut."""
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            yield name, value if isinstance(value, Strict) else _AsItIs(short(value))
+
     def __eq__(self, other: object) -> bool:
         """By class and fields alone: tables that were computed from them and kept do not count."""
         if type(self) is not type(other):
@@ -159,14 +177,15 @@ class Strict(BaseModel):
     def _refuse_unknown_keys(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
+        fields = cast(dict[str, Any], data)
         if _reading_stored.get():
-            data = cls.from_stored(data)
+            fields = cls.from_stored(fields)
         new_names = {old: new for new, old in cls.stored_names.items()} | dict(cls.renamed)
-        for key in data:
+        for key in fields:
             if key not in cls.model_fields:
                 what = f"key of {cls.__name__}"
                 raise ValueError(unknown(what, key, cls.model_fields, near=new_names.get(key)))
-        return data
+        return fields
 
     @model_validator(mode="after")
     def _refuse_relatives(self: S) -> S:

@@ -5,8 +5,12 @@ A message is one line: what was wrong, what came, what is allowed.
 
 import difflib
 import json
-from collections.abc import Iterable
-from typing import Any
+import math
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
+from typing import Any, cast
+
+FEW = 16  # numbers of an array that are written out
 
 
 class UserError(ValueError):
@@ -24,12 +28,45 @@ class Notice(RuntimeWarning):
 
 
 def short(value: object, most: int = 100) -> str:
-    """A value as it would be written, cut where it would fill the screen."""
+    """A value as it would be written, cut where it would fill the screen.
+
+    Of an array with more than a few numbers it is type and shape: float32[5,64].
+    """
+    n_parts = 0
+    if isinstance(value, tuple | list | set | frozenset):
+        parts = cast(Collection[object], value)
+        n_parts = len(parts)
+        if n_parts > most:  # a table of millions is not written out to be cut
+            beginning = islice(parts, most)
+            parts = list(beginning) if isinstance(parts, list) else tuple(beginning)
+        value = parts
     try:
-        text = repr(value)
+        text = _array(value) or repr(value)
     except RecursionError:
         return "what is nested too deeply"
-    return text if len(text) <= most else f"{text[:most]}.."
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}.. ({n_parts:,} in all)" if n_parts else f"{text[:most]}.."
+
+
+def _array(value: Any) -> str:
+    """An array in one line; empty for what is none."""
+    dtype = getattr(value, "dtype", None)
+    shape = getattr(value, "shape", None)
+    if dtype is None or not isinstance(shape, tuple):
+        return ""
+    sizes = cast(tuple[int, ...], shape)
+    try:
+        numbers = value.tolist() if math.prod(sizes) <= FEW else None
+    except (TypeError, AttributeError):  # what `jit` traces has no numbers, nor has a random key
+        numbers = None
+    return f"{dtype}[{','.join(map(str, sizes))}]" if numbers is None else repr(numbers)
+
+
+def in_one_line(kind: str, fields: Mapping[str, object]) -> str:
+    """What an object prints as: the name of its class, and each field in short."""
+    written = [f"{name}={short(value)}" for name, value in fields.items()]
+    return f"{kind}({', '.join(written)})"
 
 
 def unknown(kind: str, came: object, allowed: Iterable[object], near: str | None = None) -> str:
@@ -56,4 +93,4 @@ def parsed(text: str, where: str) -> dict[str, Any]:
         raise UserError(f"{where} holds no JSON ({error})") from None
     if not isinstance(found, dict):
         raise UserError(f"{where} holds no JSON object, but {short(found)}")
-    return found
+    return cast(dict[str, Any], found)

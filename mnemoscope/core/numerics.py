@@ -6,7 +6,7 @@ measures or judges runs inside `fixed_numerics`. What cannot be set here (XLA's 
 recorded with every run (`mnemoscope.core.fingerprint`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -27,7 +27,7 @@ def setting(name: str) -> Any:
 
 
 @contextmanager
-def fixed_numerics() -> Iterator[None]:
+def fixed_numerics() -> Generator[None]:
     """Inside, and in this thread, JAX computes with the settings in FIXED; seeds are not shifted.
 
     Also a decorator. What stands as it should is left alone: JAX compiles anew for a setting that

@@ -7,6 +7,7 @@ wants: its cache holds one seed.
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from operator import index
 from typing import Any
 
@@ -23,8 +24,10 @@ OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"  # what a device says of which too much was
 
 def different_seeds(seeds: Any) -> tuple[int, ...]:
     """The seeds that a caller asks for: 16 means 0 to 15. Anything else is refused, not rounded."""
-    counted = isinstance(seeds, int) and not isinstance(seeds, bool)
-    numbers: Any = range(seeds) if counted else seeds
+    numbers = seeds
+    if not isinstance(seeds, bool):
+        with suppress(TypeError):  # no number, so the seeds themselves
+            numbers = range(index(seeds))
     try:
         wanted = tuple(index(seed) for seed in numbers)
     except TypeError:

@@ -17,8 +17,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -66,20 +65,12 @@ def _must_agree() -> dict[str, str]:
     return {"numpy": versions()["numpy"]} | {name: str(value) for name, value in ours.items()}
 
 
-@cache
-def _ready(cores: int) -> None:
-    """Show a worker's cores to JAX, once."""
-    # if something on this worker has used JAX before, its devices are what they are
-    with suppress(RuntimeError):
-        use_all_devices(at_most=cores)
-
-
 def describe_worker() -> dict[str, Any]:
     """What a worker is. Its Dask threads are the CPU cores that it may train on."""
     from distributed import get_worker
 
     try:
-        _ready(get_worker().state.nthreads)
+        use_all_devices(at_most=get_worker().state.nthreads)
         accelerator = jax.default_backend() != "cpu"
         return {"agree": _must_agree(), "accelerator": accelerator, "devices": jax.device_count()}
     except (
@@ -190,14 +181,14 @@ class Cluster:
         self.on_progress = on_progress
         self.say = say
 
-    def train(self, store: Store, wanted: Mapping[str, tuple[Spec, Sequence[int]]]) -> None:
+    def train(self, store: Store, wanted: Mapping[str, tuple[Spec, int | Sequence[int]]]) -> None:
         """Train every seed that the store lacks, all conditions at once.
 
         Raises for blocks that failed three times, at the end.
 
         Args:
             store: where everything is kept.
-            wanted: Spec and seeds of each condition, by its name.
+            wanted: Spec and seeds of each condition, by its name; 16 seeds are 0 to 15.
         """
         program = trained_by().program()
         lacking: dict[str, Lacking] = {}  # by digest: two conditions may share a Spec

@@ -16,9 +16,10 @@ import jax
 import numpy as np
 
 from mnemoscope import __version__
+from mnemoscope.core.devices import use_all_cores
 from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.fingerprint import cpu_model, described, trained_by
-from mnemoscope.core.seeds import OUT_OF_MEMORY
+from mnemoscope.core.seeds import OUT_OF_MEMORY, different_seeds
 from mnemoscope.store import RunRow, Store, block_id
 from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import metrics_of
@@ -84,10 +85,10 @@ class _StoreCheckpointer:
 
 
 def use_all_devices(cache: Path | None = None, at_most: int | None = None) -> None:
-    """Show each CPU core to JAX as a device of its own, and say where compiled programs are kept.
+    """What a process does that is Mnemoscope's own: every core works, each on its own.
 
-    Has an effect only before the first computation; seeds are then sharded over the cores as over
-    accelerators.
+    Each CPU core is a device of its own, no operation is shared between cores, and compiled
+    programs are kept. Has an effect only before the first computation.
 
     Args:
         cache: the folder of compiled programs; without one, what JAX was told before stays.
@@ -97,10 +98,7 @@ def use_all_devices(cache: Path | None = None, at_most: int | None = None) -> No
     flags = os.environ.get("XLA_FLAGS", "")
     if "multi_thread_eigen" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
-    cores = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))  # those that this process may use
-    jax.config.update("jax_num_cpu_devices", min(cores, at_most or cores))
+    use_all_cores(at_most)
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
@@ -135,7 +133,7 @@ def contiguous_blocks(seeds: Sequence[int], most: int) -> list[list[int]]:
     return found
 
 
-def _missing_blocks(store: Store, spec: Spec, seeds: Sequence[int]) -> list[list[int]]:
+def _missing_blocks(store: Store, spec: Spec, seeds: int | Sequence[int]) -> list[list[int]]:
     """The seeds that no stored block holds, cut into blocks."""
     _, missing = store.blocks(spec, seeds, trained_by().program())
     return contiguous_blocks(
@@ -143,13 +141,13 @@ def _missing_blocks(store: Store, spec: Spec, seeds: Sequence[int]) -> list[list
     )
 
 
-def precompile(store: Store, spec: Spec, seeds: Sequence[int]) -> None:
+def precompile(store: Store, spec: Spec, seeds: int | Sequence[int]) -> None:
     """Compile what `load_or_train` will need in the background, while something else trains.
 
     Args:
         store: where finished seeds are.
         spec: what will be trained.
-        seeds: those that will be wanted.
+        seeds: those that will be wanted; 16 means 0 to 15.
     """
     for block in _missing_blocks(store, spec, seeds)[:1]:
         # not a daemon: a compilation cut off by the end of the process takes the process down too
@@ -165,7 +163,7 @@ def _try_to_compile(spec: Spec, n_seeds: int) -> None:
 def load_or_train(
     store: Store,
     spec: Spec,
-    seeds: Sequence[int],
+    seeds: int | Sequence[int],
     progress: Callable[[int, int], None] | None = None,
     sink: Sink | None = None,
     name: str = "",
@@ -179,11 +177,12 @@ def load_or_train(
     Args:
         store: where finished seeds are, and where new ones go.
         spec: what to train.
-        seeds: those that are wanted.
+        seeds: those that are wanted; 16 means 0 to 15.
         progress: called with optimizer steps done and in total, of all seeds that are trained here.
         sink: follows each block, under the name and its seeds.
         name: of the condition, for people; the digest of the Spec, unless told otherwise.
     """
+    wanted = different_seeds(seeds)
     name = name or spec.digest()
 
     def waiting() -> None:
@@ -192,14 +191,14 @@ def load_or_train(
         )
 
     with store.lock(spec.digest(), waiting):
-        _train(store, spec, _missing_blocks(store, spec, seeds), progress, sink, name)
+        _train(store, spec, _missing_blocks(store, spec, wanted), progress, sink, name)
     program = trained_by().program()
-    rows, _ = store.blocks(spec, seeds, program)
+    rows, _ = store.blocks(spec, wanted, program)
     if rows[0].program != program:
         by = ", ".join(described(row.origin for row in rows))
         message = f"{name} was trained by {by}, not by this program; it is used as that"
         warnings.warn(message, Notice, stacklevel=2)
-    return select([store.load(row) for row in rows], tuple(seeds))
+    return select([store.load(row) for row in rows], wanted)
 
 
 def train_again(
@@ -255,7 +254,7 @@ def _train(
         except jax.errors.JaxRuntimeError as error:
             if OUT_OF_MEMORY not in str(error):
                 raise
-            blocks[:0] = _rotary_permutation(block, error)
+            blocks[:0] = _halves(block, error)
             continue
         finally:
             if sink:
@@ -268,7 +267,7 @@ def _train(
         behind += len(block) * spec.steps
 
 
-def _rotary_permutation(block: list[int], error: Exception) -> list[list[int]]:
+def _halves(block: list[int], error: Exception) -> list[list[int]]:
     """Two blocks in place of one that does not fit the memory, as `error` said; with a warning."""
     if len(block) == 1:
         raise UserError(f"one seed of this Spec does not fit the memory of {hardware()}") from error

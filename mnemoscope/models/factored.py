@@ -34,11 +34,8 @@ class FactoredMatrix:
         left = jnp.asarray(A)
         right = jnp.asarray(B)
         fits = left.ndim > 1 and right.ndim > 1 and left.shape[-1] == right.shape[-2]
-        try:
-            leading = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-        except ValueError:
-            fits = False
-        if not fits:
+        leading = _common_axes(left.shape[:-2], right.shape[:-2])
+        if not fits or leading is None:
             raise UserError(
                 f"factors of shapes {left.shape} and {right.shape}; allowed: (..., left, middle) "
                 "and (..., middle, right)"
@@ -274,3 +271,11 @@ def composition_scores(
     of_writers = left.norm()[..., :, :, None, None]
     of_readers = right.norm()[..., None, None, :, :]
     return of_pairs / of_writers / of_readers
+
+
+def _common_axes(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The axes of two arrays side by side; None where they do not go together."""
+    try:
+        return np.broadcast_shapes(left, right)
+    except ValueError:
+        return None

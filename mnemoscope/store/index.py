@@ -2,7 +2,7 @@
 
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,9 @@ class Index:
                 "with --store or MNEMOSCOPE_STORE"
             ) from error
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.folder)!r})"
+
     def _index_path(self) -> Path:
         """The file of the index, which is a file of this folder alone."""
         path = self._place("index.sqlite3")
@@ -56,7 +59,7 @@ class Index:
         return files.place(self.folder, name)
 
     @contextmanager
-    def lock(self, name: str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    def lock(self, name: str, waiting: Callable[[], None] | None = None) -> Generator[None]:
         """Hold a name: whoever else asks for it, in any process, waits.
 
         The lock is the system's, so it ends with the process that holds it, however that ends.
@@ -93,7 +96,7 @@ class Index:
         return rows
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _reading(self) -> Generator[None]:
         """Turn an index that SQLite cannot read into one line."""
         try:
             yield
@@ -108,7 +111,7 @@ class Index:
             ) from error
 
     @contextmanager
-    def _writing(self, what: str) -> Iterator[None]:
+    def _writing(self, what: str) -> Generator[None]:
         """Turn a full or read-only disk into one line: what was lost, and that the rest was not."""
         try:
             yield

@@ -3,7 +3,7 @@
 The system lets go of a lock when the process that holds it ends, however that ends.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -30,7 +30,7 @@ def open_lock(path: Path) -> IO[str]:
 
 
 @contextmanager
-def held(file: IO[str], waiting: Callable[[], None] | None = None) -> Iterator[None]:
+def held(file: IO[str], waiting: Callable[[], None] | None = None) -> Generator[None]:
     """Hold a lock until the end of the block; `waiting` is called if another process has it."""
     assert fcntl is not None, "ask AVAILABLE first"
     with file:

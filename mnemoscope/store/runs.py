@@ -131,7 +131,7 @@ def new_row(run: "Run", data: bytes, seconds: float, machine: str) -> RunRow:
 def cover(rows: list[RunRow], seeds: Sequence[int]) -> tuple[list[RunRow], list[int]]:
     """Blocks that hold wanted seeds, the largest first, each seed once; and the seeds left over."""
     missing = set(seeds)
-    useful = []
+    useful: list[RunRow] = []
     for row in sorted(rows, key=lambda row: row.first - row.last):
         held = {seed for seed in missing if row.first <= seed <= row.last}
         if held:

@@ -64,7 +64,7 @@ class Store(Index):
         raise UserError(f"{kind} {start!r}; there are: {near}")
 
     def blocks(
-        self, spec: "Spec", seeds: Sequence[int], program: str = ""
+        self, spec: "Spec", seeds: int | Sequence[int], program: str = ""
     ) -> tuple[list[RunRow], list[int]]:
         """Stored blocks of one program that hold wanted seeds, and the seeds that none of them has.
 
@@ -74,13 +74,16 @@ class Store(Index):
 
         Args:
             spec: what was trained.
-            seeds: those that are wanted.
+            seeds: those that are wanted; 16 means 0 to 15.
             program: fingerprint of the program that is asked for first.
         """
+        from mnemoscope.core.seeds import different_seeds  # JAX, which other methods do without
+
+        wanted = different_seeds(seeds)
         rows = self.rows(spec.digest())
 
         def held_by(name: str) -> tuple[list[RunRow], list[int]]:
-            return runs.cover([row for row in rows if row.program == name], seeds)
+            return runs.cover([row for row in rows if row.program == name], wanted)
 
         newest_first = [row.program for row in reversed(rows)]
         for name in dict.fromkeys([program, *newest_first]):
@@ -139,7 +142,7 @@ class Store(Index):
                 held = self.load(row).metrics
             except DamagedRunError:
                 return  # what is damaged holds nothing that could be lost
-            lost = []
+            lost: list[str] = []
             for name, array in held.items():
                 if not np.array_equal(array, run.metrics.get(name, ()), equal_nan=True):
                     lost.append(name)
@@ -172,7 +175,7 @@ class Store(Index):
 
     def _checkpoints(self, row: RunRow) -> list[str]:
         """Checkpoints with seeds of a stored block: a training cut off just before it was done."""
-        found = []
+        found: list[str] = []
         for (name,) in self._read("SELECT name FROM files WHERE substr(name, -5) = '.part'"):
             seeds = re.fullmatch(rf"runs/{re.escape(row.spec)}/(\d+)-(\d+)\..*part", name)
             if seeds and int(seeds[1]) <= row.last and int(seeds[2]) >= row.first:
@@ -263,8 +266,9 @@ class Store(Index):
             row = self._file_row(name)
             if row is None or not path.is_file() or file_error(path, row):
                 return None
-            with safe_open(path, framework="numpy") as file:
-                about = file.metadata() or {}
+            opened: Any = safe_open(path, framework="numpy")  # it does not say what it opens
+            with opened as file:
+                about: dict[str, str] = file.metadata() or {}
             return load(files.read_file(path)), about.get("by", "")
         except (OSError, ValueError, SafetensorError):
             return None

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, model_validator
 from mnemoscope.core import notebook
 from mnemoscope.core.axes import Float
 from mnemoscope.core.config import Strict
-from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.core.errors import UserError, in_one_line, short, unknown
 from mnemoscope.core.legacy import series_name
 from mnemoscope.training.spec import Spec
 
@@ -175,6 +175,9 @@ class Outcome(NamedTuple):
     by_seed: Mapping[str, np.ndarray] = MappingProxyType({})  # what was read off each seed, by name
     plots: Plots = Plots()  # what there is to draw
 
+    def __repr__(self) -> str:
+        return in_one_line(type(self).__name__, self._asdict())
+
 
 class InconclusiveError(Exception):
     """Raised by a judge that has nothing to measure at this scale.
@@ -272,7 +275,7 @@ class ClaimTest:
         return any(fnmatchcase(name, need) for need in self.needs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Study:
     """One paper put to the test."""
 
@@ -288,6 +291,9 @@ class Study:
     on_model: Callable[[Path], "Study"] | None = None
     # what its findings rest on besides conditions and code: a fingerprint; nothing by default
     fingerprint: Callable[[], str] = str
+
+    def __repr__(self) -> str:
+        return f"<Study {self.name}: {short(self.title)}, {len(self.tests)} claims>"
 
     def pick(self, ids: tuple[str, ...] = ()) -> tuple[ClaimTest, ...]:
         """The tests of these claims, in the study's order; none given means all."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray, Tokens
 from mnemoscope.core.config import Strict
+from mnemoscope.core.errors import in_one_line
 
 World = Any  # a pytree of arrays; each task names its own
 
@@ -27,6 +28,9 @@ class Example(NamedTuple):
     # after which layer, counted from 0, the answers are read; None, or one that the model does not
     # have, is the last
     layer: Int[Array, ""] | None = None
+
+    def __repr__(self) -> str:
+        return in_one_line(type(self).__name__, self._asdict())
 
 
 class Task(Strict):

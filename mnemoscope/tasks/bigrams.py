@@ -24,7 +24,7 @@ token.
 """
 
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +44,7 @@ QUADRATURE = 400  # points of the integral over the time of the K-th arrival
 class Bigrams(Task):
     """The task."""
 
-    omit_if_default = frozenset({"noise", "noise_token"})
+    omit_if_default: ClassVar[frozenset[str]] = frozenset({"noise", "noise_token"})
 
     kind: Literal["bigrams"] = "bigrams"
     # whose bigrams the sequences have; None takes the counts of tiny Shakespeare
@@ -195,7 +195,7 @@ class Bigrams(Task):
         a = np.ones(n)
         b = np.ones(n)
         output = np.full(n, -1)  # what followed a token first, or -1
-        rows = []
+        rows: list[np.ndarray] = []
         last = -1
         for z in np.asarray(tokens).tolist():
             if last >= 0:
@@ -218,7 +218,7 @@ class Bigrams(Task):
         one_hot = np.eye(self.d_vocab)
         noise = one_hot[self.noise_token]
         belief = prior.copy()
-        rows = []
+        rows: list[np.ndarray] = []
         last = -1
         for z in np.asarray(tokens).tolist():
             if last in self.fixed_triggers:

@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field
 
 from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray
-from mnemoscope.core.errors import UserError
+from mnemoscope.core.errors import UserError, in_one_line
 from mnemoscope.tasks.base import Example, Task
 
 Size = Annotated[int, Field(ge=1, le=2**20)]
@@ -40,6 +40,9 @@ class FactWorld(NamedTuple):
     subjects: Int[Array, ""]
     relations: Int[Array, ""]
     noise: Int[Array, ""]
+
+    def __repr__(self) -> str:
+        return in_one_line(type(self).__name__, self._asdict())
 
 
 class Facts(Task):
@@ -204,7 +207,7 @@ class Facts(Task):
     def losses(self, world: FactWorld) -> dict[str, float]:
         """The least loss of any reader of both, of the relation, of the subject, and of nothing:
         conditional entropies."""
-        found = {}
+        found: dict[str, float] = {}
         for shown in (*SHOWN, "nothing"):
             p = np.asarray(self.posterior(world, shown), float)
             p_log_p = p * np.log(np.where(p > 0, p, 1.0))

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from pydantic import Field, model_validator
 
 from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray
+from mnemoscope.core.errors import in_one_line
 from mnemoscope.tasks.base import Example, Task
 
 FirstStep = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -36,6 +37,9 @@ class HopWorld(NamedTuple):
     hidden: Int[Array, "k n"]
     # how often each level is asked at this step: any positive multiple of a probability
     asked: Float[Array, "level"]
+
+    def __repr__(self) -> str:
+        return in_one_line(type(self).__name__, self._asdict())
 
 
 class Hops(Task):

@@ -29,7 +29,7 @@ import numpy as np
 from pydantic import Field
 
 from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray, Tokens
-from mnemoscope.core.errors import UserError
+from mnemoscope.core.errors import UserError, in_one_line
 from mnemoscope.tasks.base import Example, Task
 
 MAX_SEQUENCES = 4_000_000  # what `sequences` is willing to list
@@ -43,6 +43,9 @@ class Split(NamedTuple):
     # mappings that are never shown
     held_out: Int[Array, "unseen symbol"]
 
+    def __repr__(self) -> str:
+        return in_one_line(type(self).__name__, self._asdict())
+
 
 class Sequences(NamedTuple):
     """Every sequence of some mappings. Rows run over mapping, then order, then source."""
@@ -53,6 +56,9 @@ class Sequences(NamedTuple):
     probability: Float[np.ndarray, "batch"]
     # which pair the last one is
     source: Int[np.ndarray, "batch"]
+
+    def __repr__(self) -> str:
+        return in_one_line(type(self).__name__, self._asdict())
 
 
 class Role(IntEnum):
@@ -236,7 +242,9 @@ class Permutation(Task):
         fits = answers[:, : x.shape[0] - 1] == y[None, :]
         fits = jnp.concatenate([jnp.ones((mappings.shape[0], 1), bool), fits], axis=1)
         fits = jnp.cumprod(fits, axis=1).astype(float)
-        return jnp.einsum("ms,msv->sv", fits, jax.nn.one_hot(answers, self.n_symbols))
+        said = jax.nn.one_hot(answers, self.n_symbols)
+        # one of jax's overloads has no types
+        return jnp.einsum("ms,msv->sv", fits, said)  # pyright: ignore[reportUnknownMemberType]
 
     def loss_floor(self, n_mappings: int) -> float:
         r"""The least mean loss of any predictor when the mapping is uniform over `n_mappings`

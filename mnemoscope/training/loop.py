@@ -14,7 +14,7 @@ of devices.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from mnemoscope.core.axes import Array, Int, Params
+from mnemoscope.core.devices import notice_if_one_core_works
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import trained_by
 from mnemoscope.core.numerics import fixed_numerics
@@ -47,6 +48,7 @@ STOPS = 64
 Observe = Callable[[Transformer, World], Mapping[str, Array]]
 Progress = Callable[[int, int], None]  # steps done, steps in all
 _Watch = Callable[[State], Mapping[str, Array]]  # `Observe`, compiled for all seeds
+_OnAll = Callable[[tuple[Array, Params, World]], Mapping[str, Array]]
 
 
 @runtime_checkable
@@ -76,11 +78,11 @@ def fit(
     checkpointer: Checkpointer | None = None,
     sink: Sink | None = None,
 ) -> Run:
-    """Train one model for each seed.
+    """Train one model for each seed, side by side on all CPU cores, or on all accelerators.
 
     Args:
         spec: what is trained, and how.
-        seeds: different whole numbers from 0 up.
+        seeds: how many, 16 for 0 to 15; or which ones, different whole numbers from 0 up.
         observe: `observe(model, world)` is called for every seed at every look of the Spec. The
             caller pays for it: it is compiled once and runs at each look.
         progress: hears at every stop how many steps are done, and how many there are in all.
@@ -94,6 +96,8 @@ def fit(
             f"the model {spec.imported} was imported, not trained; "
             "'mnemoscope import' stores it again"
         )
+    if len(wanted) > 1:
+        notice_if_one_core_works()
     origin = trained_by()  # as it is when the training begins
     program = programs(spec, len(wanted))
     mesh = device_mesh(len(wanted))
@@ -134,7 +138,9 @@ def _compiled_watch(
         trained, frozen, world = each
         return observe(Transformer(spec.model, all_params(spec, trained, frozen)), world)
 
-    on_all = jax.jit(for_each_seed(on_one, mesh, seeds_per_device(mesh, n_seeds)))
+    for_all = for_each_seed(on_one, mesh, seeds_per_device(mesh, n_seeds))
+    # jax does not say of what it compiles what it returns
+    on_all = cast(_OnAll, jax.jit(for_all))  # pyright: ignore[reportUnknownMemberType]
     worlds = draw_worlds(spec.task, ids)
     return lambda states: on_all((states.trained, states.frozen, worlds))
 

@@ -1,8 +1,8 @@
 """The rules that turn gradients into changes of the parameters, as fields of a Spec."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-import optax
+import optax  # pyright: ignore[reportMissingTypeStubs] (it has types, and does not say so)
 from pydantic import Field
 
 from mnemoscope.core.config import Strict
@@ -14,7 +14,7 @@ class Adam(Strict):
     The rate is constant or falls to zero along a cosine; over the first steps it may rise from 0.
     """
 
-    omit_if_default = frozenset({"warmup", "clip"})
+    omit_if_default: ClassVar[frozenset[str]] = frozenset({"warmup", "clip"})
 
     kind: Literal["adam"] = "adam"
     # the learning rate, at its highest

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Literal
 
 import jax
@@ -39,7 +40,9 @@ class Run:
     # how many steps had a finite loss
     finite_steps: Int[np.ndarray, "seed"]
     # by name of what was read; the steps are `spec.eval_steps()`
-    metrics: dict[str, Shaped[np.ndarray, "seed look ..."]] = field(default_factory=dict)
+    metrics: dict[str, Shaped[np.ndarray, "seed look ..."]] = field(
+        default_factory=dict[str, np.ndarray]
+    )
     # of the world that each seed was trained in; None where it was not kept (0.1)
     world_hashes: UInt[np.ndarray, "seed 32"] | None = None
     # every program and kind of device that trained some of the seeds; None is one that left no
@@ -59,7 +62,7 @@ class Run:
         """The seeds that diverged, each with the steps whose loss was a finite number, in words;
         empty if there is none."""
         steps = self.spec.steps
-        lost = []
+        lost: list[str] = []
         for seed, good in zip(self.seeds, self.finite_steps.tolist(), strict=True):
             if good < steps:
                 lost.append(f"seed {seed} (after {good:,} of {steps:,} steps)")
@@ -92,7 +95,7 @@ class Run:
         """One seed's world, drawn again from the seed; it must be the one it was trained in."""
         worlds = draw_worlds(self.spec.task, jnp.array([seed]))
         self._check_worlds(worlds, [self._row(seed)])
-        return jax.tree.map(lambda x: x[0], worlds)
+        return jax.tree.map(itemgetter(0), worlds)
 
     def _check_worlds(self, worlds: World, rows: Sequence[int]) -> None:
         """Raise where a world is not the one of its row."""

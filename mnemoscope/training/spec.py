@@ -1,8 +1,9 @@
 """A Spec is everything that decides a training run but the seed: task, model, optimizer, length,
 snapshots."""
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -20,8 +21,10 @@ Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]  # steps are counted in 32 
 class Spec(Strict):
     """One training, frozen."""
 
-    omit_if_default = frozenset({"unfreeze_at", "metrics", "n_evals", "imported"})
-    stored_names = SPEC_NAMES
+    omit_if_default: ClassVar[frozenset[str]] = frozenset(
+        {"unfreeze_at", "metrics", "n_evals", "imported"}
+    )
+    stored_names: ClassVar[Mapping[str, str]] = SPEC_NAMES
 
     # rises when the same Spec would train differently than before
     format: Literal[1] = 1
