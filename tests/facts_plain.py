@@ -1,7 +1,7 @@
 """F2 and F3 by a second route: the training written out sequence by sequence, without a line of the package.
 
 `python tests/facts_plain.py 32 8 64 0.01` prints, for 32 subjects, 8 heads of size 8, 64 hidden units and rate .01 at width 32, the
-largest share of right answers at any look of 16,384 steps, for seeds 900 to 907. Answers are looked at on 1,024 sequences that
+largest share of right answers at any evaluation of 16,384 steps, for seeds 900 to 907. Answers are looked at on 1,024 sequences that
 stay the same, as in the authors' program, where the package asks every fact in noise drawn anew. On one H200 this takes 15 seconds.
 """
 
@@ -48,7 +48,7 @@ def logits(p, tokens):
 
 
 def best_accuracy(seed, subjects, heads, hidden, rate, steps=STEPS):
-    """The largest share of right answers at any look of one seed's training."""
+    """The largest share of right answers at any evaluation of one seed's training."""
     for_e, for_u, for_table, for_test, for_data, *others = jax.random.split(
         jax.random.key(seed), 11
     )

@@ -28,7 +28,7 @@ def planted(
 ) -> Run:
     """A run of a Spec whose every seed finished, with what is asked for planted in it.
 
-    `metrics` has what each look of the Spec says: a row for all seeds, or a row for each. `params` are the weights of one
+    `metrics` has what each evaluation of the Spec says: a row for all seeds, or a row for each. `params` are the weights of one
     model, which all seeds and snapshots then share, or a list with a model for each seed. `losses` is the mean loss at the
     last stop. `finite_steps` says after how many steps some seeds diverged.
     """
@@ -49,12 +49,12 @@ def planted(
 def _evals(spec: Spec, seeds: int, value: Any) -> np.ndarray:
     """What was observed, with its seed axis."""
     rows = np.asarray(value, float)
-    looks = len(spec.eval_steps())
-    if rows.shape[:2] == (seeds, looks):
+    evals = len(spec.eval_steps())
+    if rows.shape[:2] == (seeds, evals):
         return rows
-    if rows.shape[:1] != (looks,):
+    if rows.shape[:1] != (evals,):
         raise ValueError(
-            f"planted curves need {looks} looks, after an axis of {seeds} seeds or none, got {rows.shape}"
+            f"planted curves need {evals} evals, after an axis of {seeds} seeds or none, got {rows.shape}"
         )
     return np.broadcast_to(rows, (seeds, *rows.shape))
 

@@ -60,7 +60,7 @@ def tiny(spec: Spec) -> Spec:
         "model": spec.model.model_copy(update=small),
         "task": spec.task.model_copy(update={"length": 12}),
     }
-    release = tuple((name, 4) for name, _ in spec.unfreeze_at)
+    unfreeze_at = tuple((name, 4) for name, _ in spec.unfreeze_at)
     return spec.model_copy(
         update={
             **update,
@@ -68,7 +68,7 @@ def tiny(spec: Spec) -> Spec:
             "batch": 4,
             "n_evals": 5,
             "snapshots": 2,
-            "unfreeze_at": release,
+            "unfreeze_at": unfreeze_at,
         }
     )
 
@@ -84,9 +84,9 @@ def shown(curves: dict[str, dict[str, np.ndarray]]) -> Evidence:
     runs = {}
     for name, series in curves.items():
         spec = build_conditions("full")[name].spec
-        release = tuple((n, 30) for n, _ in spec.unfreeze_at)
+        unfreeze_at = tuple((n, 30) for n, _ in spec.unfreeze_at)
         runs[name] = planted(
-            spec.model_copy(update={"steps": STEPS, "n_evals": STEPS, "unfreeze_at": release}),
+            spec.model_copy(update={"steps": STEPS, "n_evals": STEPS, "unfreeze_at": unfreeze_at}),
             metrics=series,
         )
     return evidence_of(runs)

@@ -141,7 +141,7 @@ def test_a_run_for_numpy(kept, tmp_path):
         assert np.array_equal(file["losses"], run.losses[1:2])
 
 
-def observed_run():
+def run_with_metrics():
     """A run as `fit` would leave it: two seeds, one of which diverged, and observations of two shapes."""
     spec = Spec(
         task=Cycle(n_symbols=3, length=2), model=small(), steps=4, batch=1, snapshots=2, n_evals=2
@@ -168,12 +168,12 @@ def read_csv(path):
 
 
 def test_tables_of_a_run(tmp_path):
-    run = observed_run()
+    run = run_with_metrics()
     tables.write_csv(tables.run_tables(run), {"run": "x"}, tmp_path / "run", False)
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
         "about.json",
         "losses.csv",
-        "observed.csv",
+        "metrics.csv",
         "seeds.csv",
     ]
     assert read_csv(tmp_path / "run/seeds.csv")["outcome"] == ["finished", "diverged"]
@@ -183,11 +183,11 @@ def test_tables_of_a_run(tmp_path):
     np.testing.assert_array_equal(
         np.array(losses["loss"], "f4"), run.losses.reshape(-1)
     )  # every digit is there
-    observed = read_csv(tmp_path / "run/observed.csv")
-    assert list(observed) == ["seed", "step", "accuracy", "p[0]", "p[1]"]
-    assert observed["step"] == ["0", "2", "4"] * 2
+    metrics = read_csv(tmp_path / "run/metrics.csv")
+    assert list(metrics) == ["seed", "step", "accuracy", "p[0]", "p[1]"]
+    assert metrics["step"] == ["0", "2", "4"] * 2
     np.testing.assert_array_equal(
-        np.array(observed["p[1]"], "f4"), run.metrics["p"][:, :, 1].reshape(-1)
+        np.array(metrics["p[1]"], "f4"), run.metrics["p"][:, :, 1].reshape(-1)
     )
 
 
@@ -224,15 +224,15 @@ def test_parquet(tmp_path):
     parquet = pytest.importorskip(
         "pyarrow.parquet", reason="PyArrow is not installed (the extra 'parquet')"
     )
-    run = observed_run()
+    run = run_with_metrics()
     tables.write_parquet(tables.run_tables(run), {}, tmp_path / "run", False)
     read = {
         name: parquet.read_table(tmp_path / "run" / f"{name}.parquet")
-        for name in ("seeds", "losses", "observed")
+        for name in ("seeds", "losses", "metrics")
     }
     assert read["seeds"]["outcome"].to_pylist() == ["finished", "diverged"]
     np.testing.assert_array_equal(read["losses"]["loss"].to_numpy(), run.losses.reshape(-1))
-    assert read["observed"].column_names == ["seed", "step", "accuracy", "p[0]", "p[1]"]
+    assert read["metrics"].column_names == ["seed", "step", "accuracy", "p[0]", "p[1]"]
 
 
 def test_an_import_is_stored_walked_and_explored_but_never_taken_for_a_training(

@@ -191,7 +191,7 @@ HIGH, MIDDLE, NOTHING = math.log(32), math.log(8), 0.01
 
 
 def looked_at(loss, distance, subject, accuracy=1.0):
-    """A run whose looks say this, the same for every seed."""
+    """A run whose evaluations say this, the same for every seed."""
     spec = Spec(
         task=TASK,
         model=LINEAR,
@@ -221,7 +221,7 @@ PLATEAU = (
         (
             ([HIGH, HIGH, MIDDLE, 0.5, 0.2, 0.05, 0.01], PLATEAU[1], PLATEAU[2]),
             "refuted",
-        ),  # at one look only
+        ),  # at one evaluation only
         ((PLATEAU[0], [0.5] * 7, PLATEAU[2]), "refuted"),  # the loss of p(a | r), but other answers
         ((PLATEAU[0], PLATEAU[1], [math.log(4)] * 7), "refuted"),  # the subject is known
         (([HIGH] * 2 + [MIDDLE] * 5, PLATEAU[1], PLATEAU[2]), "refuted"),  # it never comes to know
@@ -325,7 +325,7 @@ def test_written_linear_models_are_read_as_they_were_written(watched):
     ],
 )
 def test_judges_of_trained_conditions_read_what_is_watched(way, zero, plateau, watched):
-    """F4 and F5 on written models: which of them each look finds."""
+    """F4 and F5 on written models: which of them each evaluation finds."""
 
     def run(name, kinds):
         spec = STUDY.conditions("full")[name].spec.model_copy(update={"n_evals": 4})
@@ -393,7 +393,7 @@ def test_the_sweeps_model_is_the_one_written_out():
 
 
 SWEPT = sweep.Shape(
-    d=8, n_heads=8, d_head=1, d_mlp=8, rates=(1e-2,), batch=128, steps=512, look=128
+    d=8, n_heads=8, d_head=1, d_mlp=8, rates=(1e-2,), batch=128, steps=512, eval_every=128
 )
 FEW_AND_MANY = np.array([0, 0]), np.array([2, 12]), np.array([8, 8])
 

@@ -18,7 +18,7 @@ from mnemoscope.explorer import pack_run
 from mnemoscope.models import Init, ModelConfig, Transformer, knock_out_head
 from mnemoscope.models.rewrites import pair_tables, score_tables
 from mnemoscope.models.rewrites.table import choose_rewrite
-from mnemoscope.probes.hops import by_level, read_after, silenced
+from mnemoscope.probes.hops import ablate_each_layer, by_level, read_after
 from mnemoscope.probes.walk import walk
 from mnemoscope.report.site import piece_of
 from mnemoscope.report.walk import text
@@ -360,8 +360,8 @@ def test_written_weights_need_every_layer(n, k):
     assert right(task, world, contexts)[-1, -1] == 1
     assert right(task, world, contexts)[-2, -1] < 0.6, "one layer fewer"
     for layer in range(task.levels):
-        silenced = (knock_out_head(hop_model(task), layer, 0),)
-        assert right(task, world, contexts, silenced)[-1, -1] < 0.6, f"layer {layer} silenced"
+        ablated = (knock_out_head(hop_model(task), layer, 0),)
+        assert right(task, world, contexts, ablated)[-1, -1] < 0.6, f"layer {layer} ablated"
 
 
 def test_probes_read_what_the_written_model_knows():
@@ -375,21 +375,21 @@ def test_probes_read_what_the_written_model_knows():
     }
     known = np.asarray(read_after(task, model, world)) == 1
     np.testing.assert_array_equal(known, np.eye(3, dtype=bool))
-    intact = np.asarray(silenced(task, model, world)) == 1
+    intact = np.asarray(ablate_each_layer(task, model, world)) == 1
     np.testing.assert_array_equal(
         intact, np.tril(np.ones((3, 3), bool), -1)
-    )  # only what is read before the silence
+    )  # only what is read before the ablation
     short = {name: x for name, x in model.params.items() if not name.startswith("blocks.2")}
     cut = by_level(task, Transformer(model.config.model_copy(update={"n_layers": 2}), short), world)
     assert cut[:2].tolist() == [1, 1]
     assert cut[2] < 0.6
 
 
-# judges on planted looks ----------------------------------------------------------------------------------------------
+# judges on planted evals ----------------------------------------------------------------------------------------------
 
 
 def looked_at(task, curves, steps=400, layers=None):
-    """A run of ten seeds whose looks, at every quarter, say this: number of hops -> a row for all seeds, or one for each."""
+    """A run of ten seeds whose evals, at every quarter, say this: number of hops -> a row for all seeds, or one for each."""
     model = ModelConfig(
         d_model=4, n_heads=1, n_layers=layers or task.levels, d_mlp=0, bias=False, causal=False
     )
@@ -461,7 +461,7 @@ def test_a_curriculum_that_knew_and_lost_it_has_failed():
         evidence_of({"curriculum/pure": lost, "curriculum/replay": lost})
     )
     assert outcome.verdict == "refuted"
-    assert "at some look 100%; 100% no longer know 1 hop" in outcome.sentence
+    assert "at some evaluation 100%; 100% no longer know 1 hop" in outcome.sentence
 
 
 @pytest.mark.parametrize(("n", "verdict"), [(10, "reproduced"), (5, "partly"), (1, "refuted")])
@@ -498,12 +498,12 @@ def test_the_order_is_judged_with_its_layers_and_its_control():
             "curriculum/shallow": looked_at(K4, {1: FIRST, 2: SECOND, 4: four_below}, layers=2),
         }
         measured = {
-            ("mixture/k=4", silenced): np.full((SEEDS, 3, 3), silent), ("mixture/k=4", read_after): np.ones((SEEDS, 3, 3)),
+            ("mixture/k=4", ablate_each_layer): np.full((SEEDS, 3, 3), silent), ("mixture/k=4", read_after): np.ones((SEEDS, 3, 3)),
         }  # fmt: skip
         return order.layer_by_layer(evidence_of(runs, measured=measured))
 
     assert outcome().verdict == "reproduced"
-    assert outcome(two=FIRST).verdict == "refuted", "at the same look"
+    assert outcome(two=FIRST).verdict == "refuted", "at the same evaluation"
     assert outcome(silent=0.9).verdict == "refuted", "no layer is needed"
     assert outcome(four_below=THIRD).verdict == "partly", "fewer layers do as well"
     assert outcome(knows=8).verdict == "reproduced"
@@ -533,7 +533,7 @@ def test_written_models_need_their_layers_in_order():
     np.testing.assert_array_equal(
         evidence.measure("mixture/k=4", read_after) == 1, np.tile(np.eye(3) == 1, (8, 1, 1))
     )
-    # the same weights in worlds of other seeds: what is read is no longer right, before anything is silenced
+    # the same weights in worlds of other seeds: what is read is no longer right, before anything is ablated
     moved = evidence_of(
         runs | {"mixture/k=4": planted(spec, 8, params=models[1:] + models[:1], metrics=curves)}
     )

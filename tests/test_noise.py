@@ -185,7 +185,7 @@ def test_enough_samples_are_those_from_which_on_it_stays():
 
 
 def curves(fed, attended):
-    """A run whose looks have these margins."""
+    """A run whose evaluations have these margins."""
     spec = STUDY.conditions("quick")["noisy"].spec.model_copy(
         update={"steps": 100, "n_evals": len(fed) - 1}
     )

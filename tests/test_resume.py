@@ -21,7 +21,7 @@ from mnemoscope.training.spec import Spec
 SMALL = ModelConfig(d_model=8, n_heads=1, d_mlp=0)
 SPECS = {
     "adam": Spec(task=Permutation(n_symbols=3), model=SMALL, steps=40, batch=4, snapshots=5),
-    "sgd, held back": Spec(
+    "sgd, frozen": Spec(
         task=Permutation(n_symbols=3), model=SMALL, steps=40, batch=4, snapshots=5,
         optimizer=SGD(lr=0.1, momentum=0.9), unfreeze_at=(("*.W_O", 20),),
     ),

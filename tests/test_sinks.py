@@ -55,7 +55,7 @@ def test_a_sink_is_told_what_the_run_says(tmp_path):
     assert plain
     for name in plain:  # the first look is before the first step, and no stop
         np.testing.assert_allclose(
-            [n[f"watched/{name}"] for n in looked],
+            [n[f"metrics/{name}"] for n in looked],
             run.metrics[name][:, 1:].mean(axis=0),
             rtol=1e-6,
         )

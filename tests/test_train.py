@@ -226,7 +226,7 @@ def test_one_compilation_for_every_stretch_and_every_call(monkeypatch):
     assert programs(spec, 2).start is programs(spec, 2).start
 
 
-def test_trainings_that_differ_in_releases_share_a_program(monkeypatch):
+def test_trainings_that_differ_in_unfreezing_share_a_program(monkeypatch):
     compiled = {}
     monkeypatch.setattr(programs_module, "_programs", compiled)
     specs = [
@@ -236,7 +236,7 @@ def test_trainings_that_differ_in_releases_share_a_program(monkeypatch):
     early, late = (fit(spec, [0, 1]) for spec in specs)
     assert len(compiled) == 1
     assert (early.snapshots["embed.W_E"][:, -1] != late.snapshots["embed.W_E"][:, -1]).any(), (
-        "the releases were told apart"
+        "the steps that unfreeze were told apart"
     )
     fit(
         SMALL.model_copy(update={"batch": 12, "optimizer": Adam(lr=1e-3, schedule="cosine")}),
@@ -251,7 +251,7 @@ def test_trainings_that_differ_in_releases_share_a_program(monkeypatch):
     assert len(compiled) == 3, "a falling rate knows how long the training is"
 
 
-def test_looks_are_evenly_spaced_and_observed():
+def test_evals_are_evenly_spaced():
     spec = SMALL.model_copy(update={"steps": 20, "n_evals": 4, "snapshots": 2})
     assert spec.eval_steps() == (0, 5, 10, 15, 20)
     run = fit(
@@ -399,10 +399,10 @@ def test_sgd_is_the_rule_it_says():
 @pytest.mark.parametrize(
     "optimizer", [SGD(lr=0.1, momentum=0.9, weight_decay=0.1), Adam(lr=1e-2, weight_decay=0.1)]
 )
-def test_a_parameter_is_held_back_to_the_last_bit_until_its_release(optimizer):
-    release = (("*.W_K", 6), ("embed.*", 3))
+def test_a_parameter_is_frozen_to_the_last_bit_until_it_is_unfrozen(optimizer):
+    unfreeze_at = (("*.W_K", 6), ("embed.*", 3))
     spec = Spec(task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), optimizer=optimizer, steps=10, batch=4,
-                snapshots=20, unfreeze_at=release)  # fmt: skip
+                snapshots=20, unfreeze_at=unfreeze_at)  # fmt: skip
     run = fit(spec, range(2))
     steps = spec.snapshot_steps()
     for name, values in run.snapshots.items():
@@ -412,10 +412,12 @@ def test_a_parameter_is_held_back_to_the_last_bit_until_its_release(optimizer):
             assert moved == (step > begins), f"{name} at step {step}"
 
 
-def test_a_release_that_names_nothing_trained_is_refused():
-    with pytest.raises(ValueError, match=r"unknown trained parameter in release 'blocks\.7\.\*'"):
+def test_an_unfreezing_that_names_nothing_trained_is_refused():
+    with pytest.raises(
+        ValueError, match=r"unknown trained parameter in unfreeze_at 'blocks\.7\.\*'"
+    ):
         Spec(task=Permutation(n_symbols=3), unfreeze_at=(("blocks.7.*", 3),))
-    with pytest.raises(ValueError, match="unknown trained parameter in release"):
+    with pytest.raises(ValueError, match="unknown trained parameter in unfreeze_at"):
         Spec(
             task=Permutation(n_symbols=3),
             model=ModelConfig(frozen=("*.W_K",)),

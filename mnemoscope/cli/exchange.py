@@ -36,7 +36,7 @@ def export(
         target: The file (numpy: FILE.npz) or the folder (all others) to write.
         to: transformer-lens: one model, as model.safetensors and config.json of a
             HookedTransformer. numpy: everything a run holds, or a ledger. csv, parquet: how a run
-            went (losses, what was observed), or a ledger.
+            went (losses, metrics), or a ledger.
         seed: Only this seed of a run. Nothing: for transformer-lens its first, otherwise all.
         snapshot: Which stored moment of the training goes to transformer-lens, counted from 0.
             Nothing: the end.

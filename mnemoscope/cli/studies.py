@@ -93,7 +93,7 @@ def run(
             text (birth).
         model: A GGUF file or a safetensors folder of the Llama or GPT-NeoX type, for studies of a
             language model (language).
-        follow: Write losses and what is watched, while it trains, for TensorBoard or
+        follow: Write losses and metrics, while it trains, for TensorBoard or
             Weights & Biases (offline) into the folder "follow" of the store.
         cluster: The address of a Dask scheduler whose workers train, such as
             tcp://scheduler:8786 (docs/cluster.md).

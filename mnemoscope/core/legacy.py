@@ -39,9 +39,13 @@ OPTION_NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# What a series of a ledger written by 0.1 is called where this one says accuracy: "right",
-# "right, rho = 1", "all: right", "step 5 right, d=4"; but neither "P(right)" nor "to right".
-_ACCURACY_SERIES = re.compile(r"(^|: |^step 5 )right\b")
+# What series of a ledger were called by 0.1, as patterns, and what they are called now: "right",
+# "right, rho = 1", "all: right", "step 5 right, d=4", but neither "P(right)" nor "to right".
+_SERIES_NAMES = (
+    (re.compile(r"(^|: |^step 5 )right\b"), r"\1accuracy"),
+    (re.compile(r"\bsilenced\b"), "ablated"),
+    (re.compile(r"\bheld( back)?(?=: )"), "frozen"),
+)
 
 
 def series_name(name: str) -> str:
@@ -50,7 +54,9 @@ def series_name(name: str) -> str:
     Args:
         name: the name that it was written with, by 0.1 or since.
     """
-    return _ACCURACY_SERIES.sub(r"\1accuracy", name)
+    for pattern, now in _SERIES_NAMES:
+        name = pattern.sub(now, name)
+    return name
 
 
 # ---- models

@@ -1,7 +1,7 @@
 """Runs and ledgers as named tables of columns, for NumPy (.npz), CSV and Parquet.
 
 A table is a dictionary of columns of one length: numbers, or text. A run has one of its seeds, one
-of its losses and one of what was observed, with a row for each seed and step; NumPy gets the arrays
+of its losses and one of its metrics, with a row for each seed and step; NumPy gets the arrays
 themselves, weights and all. A study has one of its claims and one of every seed's outcome.
 """
 
@@ -38,18 +38,18 @@ def run_arrays(run: Run) -> dict[str, Shaped[np.ndarray, "..."]]:
 
 
 def run_tables(run: Run) -> Tables:
-    """How a run went: `seeds`, `losses`, and `observed` if anything was; what is no single number
+    """How a run went: `seeds`, `losses`, and `metrics` if there are any; what is no single number
     has a column for each entry."""
     seeds = {
         "seed": np.array(run.seeds),
         "outcome": np.array([run.outcome(seed) for seed in run.seeds]),
-        "good_steps": run.finite_steps,
+        "finite_steps": run.finite_steps,
     }
     losses = _by_seed_and_step(run, run.loss_steps, {"loss": run.losses})
     tables = {"seeds": seeds, "losses": losses}
     if run.metrics:
         eval_steps = np.array(run.spec.eval_steps())
-        tables["observed"] = _by_seed_and_step(run, eval_steps, run.metrics)
+        tables["metrics"] = _by_seed_and_step(run, eval_steps, run.metrics)
     return tables
 
 

@@ -1,7 +1,7 @@
-"""What each part is for: silence it, and measure both skills again.
+"""What each part is for: ablate it, and measure both skills again.
 
 All cases (each head, all heads of a layer, each feed-forward layer) go through one `vmap` over
-masks. A part is silenced to zero or to its mean at each position over held-out sequences; the mean
+masks. A part is ablated to zero or to its mean at each position over held-out sequences; the mean
 keeps the rest of the model on familiar ground.
 """
 
@@ -29,27 +29,27 @@ def cases(config: ModelConfig) -> list[str]:
 
 
 def edits(config: ModelConfig, means: dict[str, Array] | None = None) -> tuple[Edit, ...]:
-    """One Edit a site with a leading axis over `cases`; `means` maps a site to what silence is
-    there (else zero)."""
+    """One Edit a site with a leading axis over `cases`; `means` maps a site to what
+    stands in its place (else zero)."""
     names = cases(config)
 
-    def silencing(site: str, mask: Array) -> Edit:
+    def edit(site: str, mask: Array) -> Edit:
         value = jnp.zeros((1,) * (mask.ndim - 1)) if means is None else means[site]
         return Edit(site, mask, jnp.broadcast_to(value[None], (len(names), *value.shape)))
 
     stacked = []
     for layer in range(config.n_layers):
-        silent_heads = jnp.array([_silent_heads(config, layer, name) for name in names])
+        ablated_heads = jnp.array([_ablated_heads(config, layer, name) for name in names])
         site = f"blocks.{layer}.attn.hook_z"
-        stacked.append(silencing(site, silent_heads[:, None, :, None]))
+        stacked.append(edit(site, ablated_heads[:, None, :, None]))
         if config.has_mlp(layer):
-            silent_mlp = jnp.array([name == f"L{layer} mlp" for name in names])
-            stacked.append(silencing(f"blocks.{layer}.hook_mlp_out", silent_mlp[:, None, None]))
+            ablated_mlp = jnp.array([name == f"L{layer} mlp" for name in names])
+            stacked.append(edit(f"blocks.{layer}.hook_mlp_out", ablated_mlp[:, None, None]))
     return tuple(stacked)
 
 
-def _silent_heads(config: ModelConfig, layer: int, case: str) -> list[bool]:
-    """Which heads of a layer are silent in a case."""
+def _ablated_heads(config: ModelConfig, layer: int, case: str) -> list[bool]:
+    """Which heads of a layer are ablated in a case."""
     every_head = case == f"L{layer} attention"
     return [every_head or case == f"L{layer}H{head}" for head in range(config.n_heads)]
 
@@ -82,7 +82,7 @@ def site_means(
 def knock_outs(
     task: Permutation, model: Transformer, split: Split
 ) -> dict[str, dict[str, Float[Array, "case"]]]:
-    """Both skills with each part silenced, to zero and to its mean; rows as `cases` lists them.
+    """Both skills with each part ablated, to zero and to its mean; rows as `cases` lists them.
 
     Args:
         task: lists the sequences.

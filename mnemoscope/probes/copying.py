@@ -28,5 +28,5 @@ def prefix_score(pattern: Float[Array, "head pos key_pos"]) -> Float[Array, "hea
 
 def token_losses(logits: Logits, tokens: Tokens) -> Float[Array, "pos-1"]:
     """What each token after the first costs, in nats."""
-    told = jax.nn.log_softmax(logits[:-1])
-    return -jnp.take_along_axis(told, tokens[1:, None], axis=1)[:, 0]
+    log_p = jax.nn.log_softmax(logits[:-1])
+    return -jnp.take_along_axis(log_p, tokens[1:, None], axis=1)[:, 0]

@@ -86,12 +86,12 @@ def _answers_and_margins(
         return logits, fed @ w_u, trace[f"blocks.{last}.hook_attn_out"] @ w_u
 
     logits, fed, attended = jax.vmap(parts)(inputs)
-    told = jax.nn.softmax(logits, axis=-1)
+    p = jax.nn.softmax(logits, axis=-1)
     fed_margin = picked(fed) - fed[:, :, task.noise_token]
     attended_margin = picked(attended) - attended[:, :, task.noise_token]
     return {
-        "P(right)": _mean(picked(told), asked),
-        "P(noise)": _mean(told[:, :, task.noise_token], asked),
+        "P(right)": _mean(picked(p), asked),
+        "P(noise)": _mean(p[:, :, task.noise_token], asked),
         "accuracy": _mean(logits.argmax(axis=-1) == right, asked),
         "margin of feed-forward": -_mean(fed_margin, asked),
         "margin of attention": _mean(attended_margin, asked),

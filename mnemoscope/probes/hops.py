@@ -1,5 +1,5 @@
 """What a model knows of hops: accuracy by number of hops, by where they are read,
-and with a layer silenced.
+and with a layer ablated.
 
 Everything is read on one fixed sample of contexts, at every position. The level of 2^j hops is j.
 """
@@ -57,8 +57,10 @@ def by_level(
     return by_layer[jnp.minimum(levels, model.config.n_layers - 1), levels]
 
 
-def silenced(task: Hops, model: Transformer, world: HopWorld) -> Float[Array, "layer level"]:
-    """The same with the attention of each layer silenced in turn; one head a layer.
+def ablate_each_layer(
+    task: Hops, model: Transformer, world: HopWorld
+) -> Float[Array, "layer level"]:
+    """The same with the attention of each layer ablated in turn; one head a layer.
 
     Args:
         task: draws contexts and knows the answers.

@@ -1,7 +1,7 @@
 """When something reaches a level: steps at which curves through training first get there to stay.
 
 A probe over few candidates is sometimes right by luck, so a level counts as reached when it holds
-at `STAYS` looks in a row (fewer at the end of the curve).
+at `STAYS` evals in a row (fewer at the end of the curve).
 """
 
 import numpy as np
@@ -12,11 +12,11 @@ STAYS = 3
 
 
 def first_reach(
-    steps: Int[np.ndarray, "look"],
-    values: Float[np.ndarray, "seed look"],
+    steps: Int[np.ndarray, "eval"],
+    values: Float[np.ndarray, "seed eval"],
     level: float | Float[np.ndarray, "seed"],
 ) -> Float[np.ndarray, "seed"]:
-    """The first step at which each seed's curve is at the level or above, straight between looks;
+    """The first step at which each seed's curve is at the level or above, straight between evals;
     infinity if it never is.
 
     Args:
@@ -26,7 +26,7 @@ def first_reach(
     """
     values = np.asarray(values, float)
     levels = np.broadcast_to(np.asarray(level, float), values.shape[:1])
-    # the lowest of each look and those after it
+    # the lowest of each evaluation and those after it
     shifted = [np.pad(values, ((0, 0), (0, i)), mode="edge")[:, i:] for i in range(STAYS)]
     there = np.stack(shifted).min(axis=0) >= levels[:, None]
     at = there.argmax(axis=1)
@@ -34,15 +34,15 @@ def first_reach(
     rows = np.arange(len(values))
     before = values[rows, before_at]
     rise = values[rows, at] - before
-    # how far between the two looks the level is reached
+    # how far between the two evals the level is reached
     share = np.where(at == 0, 1.0, (levels - before) / np.where(rise > 0, rise, 1.0))
     found = steps[before_at] + share * (steps[at] - steps[before_at])
     return np.where(there.any(axis=1), found, np.inf)
 
 
 def first_fall(
-    steps: Int[np.ndarray, "look"],
-    values: Float[np.ndarray, "seed look"],
+    steps: Int[np.ndarray, "eval"],
+    values: Float[np.ndarray, "seed eval"],
     level: float | Float[np.ndarray, "seed"],
 ) -> Float[np.ndarray, "seed"]:
     """The first step at which each seed's curve is at the level or below.

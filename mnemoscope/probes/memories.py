@@ -90,10 +90,10 @@ def bigram_memory(
         raise UserError("this model has no feed-forward layer that could remember bigrams")
     mlp = f"blocks.{with_mlp[-1]}.mlp"
     hidden = ACTIVATIONS[config.act](p["embed.W_E"] @ p[f"{mlp}.W_in"])
-    told = jax.nn.log_softmax(hidden @ p[f"{mlp}.W_out"] @ p["unembed.W_U"], axis=1)
+    log_p = jax.nn.log_softmax(hidden @ p[f"{mlp}.W_out"] @ p["unembed.W_U"], axis=1)
     true = jnp.asarray(bigrams)
     log_true = jnp.log(jnp.where(true > 0, true, 1.0))
-    divergence = jnp.where(true > 0, true * (log_true - told), 0.0).sum(axis=1)
+    divergence = jnp.where(true > 0, true * (log_true - log_p), 0.0).sum(axis=1)
     kept = np.setdiff1d(np.arange(true.shape[0]), np.array(leave_out, int))
     return divergence[kept].mean()
 

@@ -1,6 +1,6 @@
 """Stored runs: a block of consecutive seeds as a row of the index and as a file of named arrays.
 
-    snapshots/<parameter>   (seed, snapshot, ...)    observed/<metric>   (seed, look, ...)
+    snapshots/<parameter>   (seed, snapshot, ...)    observed/<metric>   (seed, eval, ...)
     losses                  (seed, stop)             loss_steps          (stop,)
     good_steps              (seed,)                  world_sha256        (seed, 32), not in 0.1
 
@@ -204,18 +204,18 @@ def check_arrays(spec: "Spec", seeds: int, arrays: Mapping[str, np.ndarray]) -> 
     """
     if not {"losses", "loss_steps", "good_steps"} <= set(arrays):
         raise ValueError("it is no whole run")
-    observed = [name for name in arrays if name.startswith("observed/")]
+    metrics = [name for name in arrays if name.startswith("observed/")]
     found = {
         name: (array.dtype.kind, array.shape)
         for name, array in arrays.items()
-        if name not in observed
+        if name not in metrics
     }
     fits = found == _wanted_arrays(spec, seeds, arrays)
-    if spec.metrics and not observed:
+    if spec.metrics and not metrics:
         fits = False
-    looks = len(spec.eval_steps())
-    for name in observed:
-        if arrays[name].shape[:2] != (seeds, looks):
+    evals = len(spec.eval_steps())
+    for name in metrics:
+        if arrays[name].shape[:2] != (seeds, evals):
             fits = False
     if not fits:
         raise ValueError("its arrays are not those of its Spec and seeds")
@@ -224,7 +224,7 @@ def check_arrays(spec: "Spec", seeds: int, arrays: Mapping[str, np.ndarray]) -> 
 def _wanted_arrays(
     spec: "Spec", seeds: int, arrays: Mapping[str, np.ndarray]
 ) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """The kind of number and the shape of each array that a run must have, but what it observed."""
+    """The kind of number and the shape of each array that a run must have, but its metrics."""
     from mnemoscope.models import parameter_shapes
 
     task = spec.task

@@ -131,7 +131,7 @@ class Store(Index):
                     put(self.db, "runs", row)
 
     def _refuse_to_replace(self, run: "Run") -> None:
-        """A UserError if the same block is stored with something observed that this run lacks."""
+        """A UserError if the same block is stored with a metric that this run lacks."""
         digest = run.spec.digest()
         origin = runs.origin_of(run)
         program = origin.program() if origin else ""

@@ -153,7 +153,7 @@ class Plots(Strict):
 
     curves: dict[SeriesName, Curve] = Field(default_factory=dict)  # through training, by name
     maps: dict[str, AttentionMap] = Field(default_factory=dict)  # attention maps, by name
-    grids: dict[str, Grid] = Field(default_factory=dict)  # by name
+    grids: dict[SeriesName, Grid] = Field(default_factory=dict)  # by name
 
 
 class Finding(Series, Measured):

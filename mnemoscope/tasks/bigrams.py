@@ -147,10 +147,11 @@ class Bigrams(Task):
         def step(z: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
             column, chance = now
             is_q = q == z
-            told = jnp.where(is_q, o, 0).sum().astype(jnp.int32)
+            after_trigger = jnp.where(is_q, o, 0).sum().astype(jnp.int32)
             if self.noise:  # the chance that would have chosen a bigram is free at a trigger
-                told = jnp.where(_uniform(chance) < self.noise, self.noise_token, told)
-            z = jnp.where(is_q.any(), told, follow(z, column, chance))
+                is_noise = _uniform(chance) < self.noise
+                after_trigger = jnp.where(is_noise, self.noise_token, after_trigger)
+            z = jnp.where(is_q.any(), after_trigger, follow(z, column, chance))
             return z, z
 
         draws = (columns[: self.length], chances[: self.length])
@@ -204,9 +205,9 @@ class Bigrams(Task):
                 if output[last] < 0:
                     output[last] = z
                 a[last], b[last] = _scaled(a[last], b[last])
-            told = prior[z] if output[z] < 0 else np.eye(n)[output[z]]
+            after_trigger = prior[z] if output[z] < 0 else np.eye(n)[output[z]]
             share = self._trigger_share(z, a, b)
-            rows.append(share * told + (1 - share) * bigrams[z])
+            rows.append(share * after_trigger + (1 - share) * bigrams[z])
             last = z
         return np.stack(rows)
 
@@ -225,8 +226,8 @@ class Bigrams(Task):
                 fits = self.noise * noise[z] + (1 - self.noise) * one_hot[z]
                 with np.errstate(invalid="ignore"):
                     belief[last] = belief[last] * fits / (belief[last] * fits).sum()
-            told = self.noise * noise + (1 - self.noise) * belief[z]
-            rows.append(told if z in self.fixed_triggers else self.text.bigrams[z])
+            after_trigger = self.noise * noise + (1 - self.noise) * belief[z]
+            rows.append(after_trigger if z in self.fixed_triggers else self.text.bigrams[z])
             last = z
         return np.stack(rows)
 

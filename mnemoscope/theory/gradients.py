@@ -89,9 +89,9 @@ def output_gradient(task: Bigrams) -> Float[np.ndarray, "d_model d_model"]:
     mass = 0.0
     for q in range(n):
         for o in np.flatnonzero(prior[q]):
-            told, weight = _contexts(text, q, int(o), length, harmonic)
+            context, weight = _contexts(text, q, int(o), length, harmonic)
             share = text.unigrams[q] * prior[q, o]
-            gradient += share * told[:, None] * (np.eye(n)[o] - 1 / n)[None]
+            gradient += share * context[:, None] * (np.eye(n)[o] - 1 / n)[None]
             mass += share * weight
     whole = np.zeros((3 * n + 2 * length,) * 2)
     whole[: 2 * (n + length), -n:] = -gradient / mass
@@ -115,7 +115,7 @@ def _contexts(
     plain = np.zeros((n, 2, n))
     late = np.zeros((n, 2, n))
     every = np.arange(n)
-    told = np.zeros(2 * (n + length))
+    context = np.zeros(2 * (n + length))
     earlier_tokens = n + length  # where the third and the fourth block begin
     earlier_places = 2 * n + length
     total = 0.0
@@ -123,15 +123,15 @@ def _contexts(
         plain[every, :, every] += alive.T
         late[every, :, every] += harmonic[t - 1] * alive.T
         asked = alive[1, q]  # the trigger, seen before: a question
-        told[:n] += plain[:, 1, q] / t
-        told[n : n + t] += asked / t
-        told[earlier_tokens:earlier_places] += (harmonic[t] * plain[:, 1, q] - late[:, 1, q]) / t
-        told[earlier_places : earlier_places + t] += asked * (harmonic[t] - harmonic[:t]) / t
+        context[:n] += plain[:, 1, q] / t
+        context[n : n + t] += asked / t
+        context[earlier_tokens:earlier_places] += (harmonic[t] * plain[:, 1, q] - late[:, 1, q]) / t
+        context[earlier_places : earlier_places + t] += asked * (harmonic[t] - harmonic[:t]) / t
         total += asked
         alive = _moved(alive, move, q)
         plain = _moved(plain, move, q)
         late = _moved(late, move, q)
-    return told, total
+    return context, total
 
 
 def _moved(x: Float[np.ndarray, "... seen token"], move: np.ndarray, q: int) -> np.ndarray:

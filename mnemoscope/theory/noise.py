@@ -43,14 +43,14 @@ def draw(
     """
     output = rng.integers(0, n, (samples, 1))
     is_noise = rng.random((samples, TRIGGERS + 1)) < NOISE
-    told = np.where(is_noise, n, output)
+    answers = np.where(is_noise, n, output)
     # where the triggers stand says nothing, for positions are not seen: each takes a place, and
     # what follows it another one
     free = rng.integers(0, n, (samples, LENGTH - 2 * TRIGGERS))
-    tokens = np.concatenate([told[:, :-1], free], axis=1)
+    tokens = np.concatenate([answers[:, :-1], free], axis=1)
     counts = np.zeros((samples, n + 1))
     np.add.at(counts, (np.arange(samples)[:, None], tokens), 1 / LENGTH)
-    return counts[:, :n], told[:, -1]
+    return counts[:, :n], answers[:, -1]
 
 
 def margins_after(
@@ -81,9 +81,9 @@ def margins_after(
         # an answer by sample matrix of ones: its product adds each sample's counts to the row of
         # its answer
         ones = (np.ones(more), y[begin:end], np.arange(more + 1))
-        told = csc_array(ones, shape=(n + 1, more))
-        column += told.sum(axis=1)
-        written += told @ counts[begin:end]
+        answers = csc_array(ones, shape=(n + 1, more))
+        column += answers.sum(axis=1)
+        written += answers @ counts[begin:end]
         begin = end
         fed[i] = (column[n] - column[:n].max()) / end
         others = np.where(np.eye(n, dtype=bool), -np.inf, written[:n]).max(axis=0)

@@ -31,9 +31,9 @@ def cross_entropy(
         answer: f(x).
         p: p(x).
     """
-    told = jax.nn.log_softmax(scores(w, inputs, outputs), axis=1)
-    told_of_answer = jnp.take_along_axis(told, answer[:, None], axis=1)[:, 0]
-    return -(p * told_of_answer).sum()
+    log_p = jax.nn.log_softmax(scores(w, inputs, outputs), axis=1)
+    log_p_answer = jnp.take_along_axis(log_p, answer[:, None], axis=1)[:, 0]
+    return -(p * log_p_answer).sum()
 
 
 def population_gradient(

@@ -103,12 +103,12 @@ def fit(
     mesh = device_mesh(len(wanted))
     ids = shard(mesh, jnp.array(wanted))
     states = program.start(ids)
-    watch = _compiled_watch(spec, observe, mesh, ids, len(wanted)) if observe else None
+    read_metrics = _compile_metrics(spec, observe, mesh, ids, len(wanted)) if observe else None
     stop = _Stop(
         spec=spec,
-        schedule=_schedule(spec, watched=watch is not None),
+        schedule=_schedule(spec, with_metrics=read_metrics is not None),
         history=_History(len(wanted)),
-        metrics=watch,
+        metrics=read_metrics,
         progress=progress,
         checkpointer=checkpointer,
         sink=sink,
@@ -123,13 +123,13 @@ def fit(
         loss_steps=np.array(stop.schedule.stops),
         losses=stop.history.stacked("losses")[""],
         finite_steps=_finite_steps(spec, states, snapshots, len(wanted)),
-        metrics=stop.history.stacked("observed"),
+        metrics=stop.history.stacked("metrics"),
         world_hashes=world_hashes(spec.task, wanted),
         origins=(origin,),
     )
 
 
-def _compiled_watch(
+def _compile_metrics(
     spec: Spec, observe: Observe, mesh: Mesh, ids: Int[Array, "seed"], n_seeds: int
 ) -> _Watch:
     """`observe` for all seeds at once, each with its own world."""
@@ -183,17 +183,17 @@ class _Schedule:
     """After which steps something is done."""
 
     snapshots: tuple[int, ...]  # weights are kept
-    n_evals: tuple[int, ...]  # the model is observed
+    evals: tuple[int, ...]  # the metrics are read
     stops: tuple[int, ...]  # the loss is read, and all of the above but for the start
 
 
-def _schedule(spec: Spec, watched: bool) -> _Schedule:
-    """The stops of a training: its snapshots and looks, and evenly spaced ones between them."""
+def _schedule(spec: Spec, with_metrics: bool) -> _Schedule:
+    """The stops of a training: its snapshots and evals, and evenly spaced ones between them."""
     snapshots = spec.snapshot_steps()
-    looks = spec.eval_steps() if watched else ()
+    evals = spec.eval_steps() if with_metrics else ()
     even = [round(spec.steps * i / STOPS) for i in range(1, STOPS + 1)]
-    stops = {*snapshots, *looks, *even} - {0}
-    return _Schedule(snapshots, looks, tuple(sorted(stops)))
+    stops = {*snapshots, *evals, *even} - {0}
+    return _Schedule(snapshots, evals, tuple(sorted(stops)))
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class _Stop:
         """The states to go on from: those that were kept, or these, of which the start is read."""
         kept = self.checkpointer.restore() if self.checkpointer else None
         if not kept:
-            self._look(0, states)
+            self._read_states(0, states)
             return states
         states = self.history.unpack(kept, states, mesh)
         if self.progress:
@@ -228,29 +228,29 @@ class _Stop:
     def read(self, begin: int, end: int, states: State) -> None:
         """Read off what a stretch left behind; waits until it is done."""
         self.history.add("losses", {"": jax.device_get(states.loss_sum) / (end - begin)})
-        self._look(end, states)
+        self._read_states(end, states)
         if self.sink:
-            looked = end in self.schedule.n_evals
-            self.sink.log(end, self.history.numbers(end, states, looked=looked))
+            evaluated = end in self.schedule.evals
+            self.sink.log(end, self.history.numbers(end, states, evaluated=evaluated))
         if self.checkpointer and end < self.spec.steps and self.checkpointer.is_due():
             self.checkpointer.save(self.history.packed(states))
         if self.progress:
             self.progress(end, self.spec.steps)
 
-    def _look(self, step: int, states: State) -> None:
+    def _read_states(self, step: int, states: State) -> None:
         """Keep a snapshot and observe, if this step is one for it."""
         if step in self.schedule.snapshots:
             trained, frozen = jax.device_get((states.trained, states.frozen))
             self.history.add("snapshots", all_params(self.spec, trained, frozen))
-        if self.metrics and step in self.schedule.n_evals:
-            self.history.add("observed", self.metrics(states))
+        if self.metrics and step in self.schedule.evals:
+            self.history.add("metrics", self.metrics(states))
 
 
 # ---- what a training left behind so far
 
 
 class _History:
-    """What a training has left behind by now, seed by seed: snapshots, what was observed, and
+    """What a training has left behind by now, seed by seed: snapshots, metrics, and
     losses."""
 
     def __init__(self, n_seeds: int):
@@ -258,7 +258,7 @@ class _History:
         # by part, one entry a time at which it was read: arrays by name, seeds in front
         self.parts: dict[str, list[dict[str, np.ndarray]]] = {
             "snapshots": [],
-            "observed": [],
+            "metrics": [],
             "losses": [],
         }
 
@@ -279,22 +279,22 @@ class _History:
             return {}
         return {name: np.stack([one[name] for one in times], axis=1) for name in times[0]}
 
-    def numbers(self, step: int, states: State, looked: bool) -> dict[str, float]:
-        """What a sink is told at a stop; of what is watched, that which is one number for each
-        seed."""
+    def numbers(self, step: int, states: State, evaluated: bool) -> dict[str, float]:
+        """What a sink gets at a stop; of the metrics, those that are one number for
+        each seed."""
         losses = self.parts["losses"][-1][""]
-        told = {
+        numbers = {
             "loss/mean": float(losses.mean()),
             "loss/lowest": float(losses.min()),
             "loss/highest": float(losses.max()),
         }
-        if looked:
-            for name, x in self.parts["observed"][-1].items():
+        if evaluated:
+            for name, x in self.parts["metrics"][-1].items():
                 if x.ndim == 1:
-                    told[f"watched/{name}"] = float(x.mean())
+                    numbers[f"metrics/{name}"] = float(x.mean())
         finite_steps = np.asarray(states.finite_steps)[: self.n_seeds]
-        told["seeds/diverged"] = float((finite_steps < step).sum())
-        return told
+        numbers["seeds/diverged"] = float((finite_steps < step).sum())
+        return numbers
 
     def packed(self, states: State) -> dict[str, np.ndarray]:
         """Everything that is needed to go on, as arrays with names."""

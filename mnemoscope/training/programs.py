@@ -56,10 +56,10 @@ def programs(spec: Spec, n_seeds: int) -> Programs:
             future.set_exception(error)
     compiled = future.result()
     # an argument: trainings that differ in it share a program
-    releases = unfreeze_step_of_each(spec)
+    unfreeze_steps = unfreeze_step_of_each(spec)
     return Programs(
         start=compiled.start,
-        advance=lambda each, begin, end: compiled.advance(each, begin, end, releases),
+        advance=lambda each, begin, end: compiled.advance(each, begin, end, unfreeze_steps),
     )
 
 
@@ -77,16 +77,18 @@ def _future_of(key: tuple[Any, ...]) -> tuple[Future[Programs], bool]:
 
 
 def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
-    """Both programs for these devices; `advance` takes the release steps as its last argument."""
+    """Both programs for these devices; `advance` takes `unfreeze_steps` last."""
 
-    def one_seed(each: tuple[Array, State], begin: Array, end: Array, releases: Array) -> State:
+    def one_seed(
+        each: tuple[Array, State], begin: Array, end: Array, unfreeze_steps: Array
+    ) -> State:
         seed, state = each
         for_world, _, for_data = seed_keys(seed)
         world = spec.task.world(key=for_world)
         state = state._replace(loss_sum=jnp.zeros(()))
 
         def one_step(i: Array, state: State) -> State:
-            return train_step(spec, world, for_data, i, state, releases)
+            return train_step(spec, world, for_data, i, state, unfreeze_steps)
 
         return jax.lax.fori_loop(begin, end, one_step, state)
 

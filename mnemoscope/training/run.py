@@ -1,4 +1,4 @@
-"""A Run is the outcome of a training: weights, losses, what was observed, how each seed ended."""
+"""A Run is the outcome of a training: weights, losses, metrics, how each seed ended."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,8 +24,8 @@ MOST_NAMED = 16  # seeds that a sentence names before it counts the rest
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """The outcome of `fit`: weights at the snapshots, the loss curve, what was observed, and how
-    each seed ended."""
+    """The outcome of `fit`: weights at the snapshots, the loss curve, metrics, and how each
+    seed ended."""
 
     # what was trained
     spec: Spec
@@ -40,7 +40,7 @@ class Run:
     # how many steps had a finite loss
     finite_steps: Int[np.ndarray, "seed"]
     # by name of what was read; the steps are `spec.eval_steps()`
-    metrics: dict[str, Shaped[np.ndarray, "seed look ..."]] = field(
+    metrics: dict[str, Shaped[np.ndarray, "seed eval ..."]] = field(
         default_factory=dict[str, np.ndarray]
     )
     # of the world that each seed was trained in; None where it was not kept (0.1)

@@ -6,7 +6,7 @@
                                                      with your account
 
 Each training is a run of its own: at every stop the mean, lowest and highest loss over seeds, how
-many seeds have diverged, and the mean over seeds of what is watched. Anything with these three
+many seeds have diverged, and the mean over seeds of each metric. Anything with these three
 methods is a sink; from Python hand it to `run_study` or `fit`.
 """
 

@@ -63,15 +63,17 @@ class Spec(Strict):
         return self
 
     def unfreeze_steps(self) -> dict[str, int]:
-        """From which step each held-back parameter is trained; a pattern that matches nothing
-        trained raises."""
+        """From which step each parameter that is frozen at first is trained.
+
+        A pattern that matches nothing trained raises.
+        """
         frozen = self.model.frozen_names()
         names = [name for name in parameter_shapes(self.model, 1, 1) if name not in frozen]
         found: dict[str, int] = {}
         for pattern, step in self.unfreeze_at:
             matching = [name for name in names if fnmatchcase(name, pattern)]
             if not matching:
-                raise ValueError(unknown("trained parameter in release", pattern, names))
+                raise ValueError(unknown("trained parameter in unfreeze_at", pattern, names))
             found |= dict.fromkeys(matching, step)
         return found
 
@@ -86,7 +88,7 @@ class Spec(Strict):
         return tuple(sorted({0, self.steps, *(int(step) for step in spaced)}))
 
     def eval_steps(self) -> tuple[int, ...]:
-        """Steps after which the model is observed."""
+        """Steps after which the metrics are read."""
         if not self.n_evals:
             return self.snapshot_steps()
         even = {round(self.steps * i / self.n_evals) for i in range(self.n_evals + 1)}

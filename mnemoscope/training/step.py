@@ -137,7 +137,7 @@ def train_step(
     data_key: PRNGKeyArray,
     step: Int[Array, ""],
     state: State,
-    releases: Int[Array, "parameter"],
+    unfreeze_steps: Int[Array, "parameter"],
 ) -> State:
     """Draw a batch, take the gradient of its loss in the parameters that are not frozen, and follow
     it.
@@ -148,8 +148,8 @@ def train_step(
         data_key: the seed's third key.
         step: the number of the step, from 0.
         state: the training before the step.
-        releases: from which step each trained parameter moves; read only if the Spec holds
-            anything back.
+        unfreeze_steps: from which step each trained parameter moves; read only if the Spec has
+            `unfreeze_at`.
     """
     batch = draw(spec, world, data_key, step)
     trained, optimizer = order_after(batch.tokens, (state.trained, state.optimizer))
@@ -159,11 +159,11 @@ def train_step(
     gradient = ravel_params(spec, gradient_by_name)
     sizes = trained  # what weight decay shrinks
     if spec.unfreeze_at:
-        # a parameter that is held back has no gradient and, for its decay, no size: nothing of it
-        # moves, not even a bit
-        waits = _waiting(spec, step, releases)
-        gradient = jnp.where(waits, 0.0, gradient)
-        sizes = jnp.where(waits, 0.0, sizes)
+        # a parameter that is still frozen has no gradient and, for its decay, no size: nothing of
+        # it moves, not even a bit
+        still_frozen = _still_frozen(spec, step, unfreeze_steps)
+        gradient = jnp.where(still_frozen, 0.0, gradient)
+        sizes = jnp.where(still_frozen, 0.0, sizes)
     transformation = spec.optimizer.transformation(spec.steps)
     updates, optimizer = transformation.update(gradient, optimizer, sizes)
     return State(
@@ -175,11 +175,11 @@ def train_step(
     )
 
 
-def _waiting(spec: Spec, step: Array, releases: Array) -> Array:
-    """Which entries of the vector of trained parameters are held back at this step."""
+def _still_frozen(spec: Spec, step: Array, unfreeze_steps: Array) -> Array:
+    """Which entries of the vector of trained parameters are still frozen at this step."""
     sizes = _trained_sizes(spec)
     parameter_of_entry = np.repeat(np.arange(len(sizes)), sizes)
-    return (step < releases)[parameter_of_entry]
+    return (step < unfreeze_steps)[parameter_of_entry]
 
 
 def unfreeze_step_of_each(spec: Spec) -> Int[Array, "parameter"]:

@@ -29,7 +29,7 @@ RARE = "rare"  # on rarer fixed triggers
 RANDOM = "random"  # on triggers drawn for each sequence
 BIGRAM = "bigram"  # on outputs drawn from the bigrams
 GLOBAL = "global"  # with the loss on all tokens, and a feed-forward memory
-# what is held back at its start for 3/10 of a whole training
+# what is frozen at the start, for 3/10 of a whole training
 NO_OUTPUT = "held/output"
 ONLY_OUTPUT = "held/both keys"
 NO_FIRST = "held/first keys"
@@ -50,7 +50,7 @@ class Size(NamedTuple):
     batch: int  # sequences a step
     lr: float
     steps: int  # of a whole training
-    held_steps: int  # of a training in which something is held back, read at the release
+    held_steps: int  # of a training in which something is frozen, read when it is unfrozen
     look_every: int  # steps
     global_steps: int  # of the training with the loss on all tokens
     global_looks: int
@@ -86,11 +86,12 @@ SIZES: dict[Scale, Size] = {
 
 
 def _simplified(
-    size: Size, task: Bigrams, release: dict[str, float] | None = None, steps: int | None = None
+    size: Size, task: Bigrams, unfreeze_at: dict[str, float] | None = None, steps: int | None = None
 ) -> Spec:
-    """The simplified model; `release` says for which share of a whole training a matrix waits."""
+    """The simplified model; `unfreeze_at` has the share of a whole training for
+    which a matrix is frozen."""
     steps = steps or size.steps
-    waits = tuple((name, round(share * size.steps)) for name, share in (release or {}).items())
+    waits = tuple((name, round(share * size.steps)) for name, share in (unfreeze_at or {}).items())
     return Spec(
         task=task,
         model=simplified_model(size.d),

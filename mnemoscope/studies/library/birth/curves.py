@@ -1,4 +1,4 @@
-"""Curves through training, read off the looks of every seed; memories are counted above chance."""
+"""Curves through training, read off the evals of every seed; memories are counted above chance."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def curve(evidence: Evidence, name: str, series: str) -> tuple[np.ndarray, np.nd
     Args:
         evidence: the trained conditions.
         name: the condition.
-        series: what was read at every look.
+        series: what was read at every evaluation.
     """
     run = evidence.run(name)
     steps = np.array(run.spec.eval_steps())
@@ -31,13 +31,13 @@ def curve(evidence: Evidence, name: str, series: str) -> tuple[np.ndarray, np.nd
 
 
 def at_step(evidence: Evidence, name: str, series: str, step: int) -> np.ndarray:
-    """What was read at the last look up to a step.
+    """What was read at the last evaluation up to a step.
 
     Args:
         evidence: the trained conditions.
         name: the condition.
-        series: what was read at every look.
-        step: the step after which no look counts.
+        series: what was read at every evaluation.
+        step: the step after which no evaluation counts.
     """
     steps, values = curve(evidence, name, series)
     last_look = np.flatnonzero(steps <= step)[-1]
@@ -50,7 +50,7 @@ def drawn(evidence: Evidence, name: str, series: str) -> Curve:
     Args:
         evidence: the trained conditions.
         name: the condition.
-        series: what was read at every look.
+        series: what was read at every evaluation.
     """
     return Curve.over_seeds(*curve(evidence, name, series))
 

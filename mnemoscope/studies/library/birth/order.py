@@ -57,8 +57,8 @@ def order_of_memories(evidence: Evidence) -> Outcome:
     return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=curves))
 
 
-def _at_release(evidence: Evidence, name: str, series: str) -> np.ndarray:
-    """What was read when what is held back is released."""
+def _when_unfrozen(evidence: Evidence, name: str, series: str) -> np.ndarray:
+    """What was read just before what is frozen at first is unfrozen."""
     unfreeze_steps = evidence.conditions[name].spec.unfreeze_steps()
     return at_step(evidence, name, series, max(unfreeze_steps.values()))
 
@@ -66,13 +66,13 @@ def _at_release(evidence: Evidence, name: str, series: str) -> np.ndarray:
 def _parts_of_freezing(read: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Which seeds do each of the three parts of B6."""
     no_output_keys = [
-        read["output held back: second keys"],
-        read["output held back: first keys"],
+        read["output frozen: second keys"],
+        read["output frozen: first keys"],
     ]
     output_formed = read["output alone: output memory"] >= 0.75
     not_enough = read["output alone: accuracy"] < 0.7
     return {
-        "output held back: no keys": np.max(no_output_keys, axis=0) <= 0.25,
+        "output frozen: no keys": np.max(no_output_keys, axis=0) <= 0.25,
         "output alone: formed, and not enough": output_formed & not_enough,
         "second-layer keys easier first": _second_minus_first(read) > 0,
     }
@@ -80,20 +80,20 @@ def _parts_of_freezing(read: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def _second_minus_first(read: Mapping[str, np.ndarray]) -> np.ndarray:
     """How much more of each layer's keys forms without the other's, in seeds that both have."""
-    second = read["first keys held back: second keys"]
-    first = read["second keys held back: first keys"]
+    second = read["first keys frozen: second keys"]
+    first = read["second keys frozen: first keys"]
     n_pairs = min(len(second), len(first))
     return second[:n_pairs] - first[:n_pairs]
 
 
 def _curves_of_freezing(evidence: Evidence) -> dict[str, Curve]:
-    """What every held-back training went through."""
+    """What every training with something frozen went through."""
     titles = {
         ALL: "all",
-        NO_OUTPUT: "output held",
-        ONLY_OUTPUT: "keys held",
-        NO_FIRST: "first held",
-        NO_SECOND: "second held",
+        NO_OUTPUT: "output frozen",
+        ONLY_OUTPUT: "keys frozen",
+        NO_FIRST: "first frozen",
+        NO_SECOND: "second frozen",
     }
     curves = {}
     for name, title in titles.items():
@@ -103,7 +103,7 @@ def _curves_of_freezing(evidence: Evidence) -> dict[str, Curve]:
 
 
 def freezing(evidence: Evidence) -> Outcome:
-    """B6: what forms while other memories are held back, at the step of release.
+    """B6: what forms while other memories are frozen, at the step that unfreezes them.
 
     Three parts, each of which holds if it does in at least 90% of seeds: without the output neither
     key memory is above 1/4; the output alone is above 3/4, yet right below 70%; second-layer keys
@@ -112,12 +112,12 @@ def freezing(evidence: Evidence) -> Outcome:
     """
     first_keys = "first keys, early"
     read = {
-        "output held back: second keys": _at_release(evidence, NO_OUTPUT, "second keys"),
-        "output held back: first keys": _at_release(evidence, NO_OUTPUT, first_keys),
-        "output alone: output memory": _at_release(evidence, ONLY_OUTPUT, "output memory"),
-        "output alone: accuracy": _at_release(evidence, ONLY_OUTPUT, "accuracy"),
-        "first keys held back: second keys": _at_release(evidence, NO_FIRST, "second keys"),
-        "second keys held back: first keys": _at_release(evidence, NO_SECOND, first_keys),
+        "output frozen: second keys": _when_unfrozen(evidence, NO_OUTPUT, "second keys"),
+        "output frozen: first keys": _when_unfrozen(evidence, NO_OUTPUT, first_keys),
+        "output alone: output memory": _when_unfrozen(evidence, ONLY_OUTPUT, "output memory"),
+        "output alone: accuracy": _when_unfrozen(evidence, ONLY_OUTPUT, "accuracy"),
+        "first keys frozen: second keys": _when_unfrozen(evidence, NO_FIRST, "second keys"),
+        "second keys frozen: first keys": _when_unfrozen(evidence, NO_SECOND, first_keys),
     }
     hits = _parts_of_freezing(read)
     verdict = parts_verdict(bool(hit.mean() >= MOST) for hit in hits.values())
@@ -125,15 +125,15 @@ def freezing(evidence: Evidence) -> Outcome:
     means = {name: values.mean() for name, values in read.items()}
     parts = ", ".join(f"{name} {hit.mean():.0%}" for name, hit in hits.items())
     sentence = (
-        "With the output held back, second- and first-layer keys are "
-        f"{means['output held back: second keys']:.2f} and "
-        f"{means['output held back: first keys']:.2f} formed at the release. "
+        "With the output frozen, second- and first-layer keys are "
+        f"{means['output frozen: second keys']:.2f} and "
+        f"{means['output frozen: first keys']:.2f} formed when it is unfrozen. "
         f"The output alone forms to {means['output alone: output memory']:.2f} and is "
         f"right in {means['output alone: accuracy']:.1%}. "
         "Second-layer keys without the first's form to "
-        f"{means['first keys held back: second keys']:.2f}, "
+        f"{means['first keys frozen: second keys']:.2f}, "
         "first-layer keys without the second's to "
-        f"{means['second keys held back: first keys']:.2f}. "
+        f"{means['second keys frozen: first keys']:.2f}. "
         f"Seeds in which each part holds: {parts}."
     )
     plots = Plots(curves=_curves_of_freezing(evidence))

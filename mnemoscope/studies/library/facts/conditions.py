@@ -31,7 +31,7 @@ SOFTMAX = {"softmax/attention only": 0, "softmax/with MLP": 64}  # hidden units
 
 
 def _linear(scale: Scale) -> Spec:
-    """The paper's training of linear attention, the same at both scales but for its looks."""
+    """The paper's training of linear attention, the same at both scales but for its evals."""
     return Spec(
         task=TASK,
         model=LINEAR,

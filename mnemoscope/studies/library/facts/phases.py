@@ -17,11 +17,11 @@ END = 0.05  # nats
 
 
 class Phases(NamedTuple):
-    """At which looks each seed is in which phase."""
+    """At which evals each seed is in which phase."""
 
-    ignorance: Bool[np.ndarray, "seed look"]  # every answer is as likely as another
-    hallucination: Bool[np.ndarray, "seed look"]  # the answers are p(a | r): the subject is ignored
-    knowledge: Bool[np.ndarray, "seed look"]  # the fact is answered
+    ignorance: Bool[np.ndarray, "seed eval"]  # every answer is as likely as another
+    hallucination: Bool[np.ndarray, "seed eval"]  # the answers are p(a | r): the subject is ignored
+    knowledge: Bool[np.ndarray, "seed eval"]  # the fact is answered
 
 
 def _task(run: Run) -> Facts:
@@ -57,7 +57,7 @@ def _passes_through(
     knowing: Int[np.ndarray, "_"],
     last: int,
 ) -> bool:
-    """Whether one seed's phases, each as the steps of its looks, come apart and in order.
+    """Whether one seed's phases, each as the steps of its evals, come apart and in order.
 
     Hallucination must last for so long that it is a phase.
     """
@@ -68,7 +68,7 @@ def _passes_through(
     return bool(lasts and in_order)
 
 
-def has_plateau(steps: Int[np.ndarray, "look"], found: Phases) -> Bool[np.ndarray, "seed"]:
+def has_plateau(steps: Int[np.ndarray, "eval"], found: Phases) -> Bool[np.ndarray, "seed"]:
     """Which seeds hallucinate for at least 5% of training, after ignorance and before knowledge."""
     hits = [
         _passes_through(steps[ignorant], steps[hallucinating], steps[knowing], int(steps[-1]))
@@ -100,14 +100,14 @@ def zero_loss(evidence: Evidence) -> Outcome:
     return Outcome(verdict, share, interval, sentence, seeds)
 
 
-def _first_steps(steps: np.ndarray, where: Bool[np.ndarray, "seed look"]) -> np.ndarray:
+def _first_steps(steps: np.ndarray, where: Bool[np.ndarray, "seed eval"]) -> np.ndarray:
     """The first step of a phase, for the seeds that have it."""
-    return np.array([steps[looks][0] for looks in where if looks.any()], float)
+    return np.array([steps[evals][0] for evals in where if evals.any()], float)
 
 
-def _last_steps(steps: np.ndarray, where: Bool[np.ndarray, "seed look"]) -> np.ndarray:
+def _last_steps(steps: np.ndarray, where: Bool[np.ndarray, "seed eval"]) -> np.ndarray:
     """The last step of a phase, for the seeds that have it."""
-    return np.array([steps[looks][-1] for looks in where if looks.any()], float)
+    return np.array([steps[evals][-1] for evals in where if evals.any()], float)
 
 
 def _nearest(run: Run) -> np.ndarray:
@@ -178,10 +178,10 @@ def _loss_curves(evidence: Evidence) -> dict[str, Curve]:
 def _answer_curves(run: Run, found: Phases) -> dict[str, Curve]:
     """The distribution over answers in the middle of each phase, where a seed has the phase."""
     curves = {}
-    said = run.metrics["p(a)"][run.finished]  # seed look answer
+    said = run.metrics["p(a)"][run.finished]  # seed eval answer
     for phase, where in found._asdict().items():
         middle = np.array(
-            [np.flatnonzero(looks)[looks.sum() // 2] for looks in where if looks.any()], int
+            [np.flatnonzero(evals)[evals.sum() // 2] for evals in where if evals.any()], int
         )
         if middle.size:
             rows = said[where.any(axis=1), middle]

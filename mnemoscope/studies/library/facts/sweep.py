@@ -6,7 +6,7 @@ The paper's model: frozen embeddings N(0, 1/d), H heads of size d_h without a re
 around them, then x + W_out relu(W_in x + b); logits over the answers. Weights start as in the
 authors' program: N(0, 1/d_h) for W_Q, W_K and W_V, N(0, 1/d) for W_O and W_in, N(0, 1/m) for W_out,
 no bias. Adam without weight decay on fresh batches; S^2 facts (S = R) are stored when 99% of them
-are answered right at some look of a training at any of the rates.
+are answered right at some evaluation of a training at any of the rates.
 
 S and the number of hidden units are arguments and not shapes: arrays have room for more, tokens
 beyond S are never drawn, answers beyond are never offered, and hidden units beyond are silent. So
@@ -48,7 +48,7 @@ class Shape(Strict):
     rates: tuple[Annotated[float, Field(gt=0)], ...] = (1e-3, 3e-3, 1e-2)
     batch: Size = 1024
     steps: Size = 16384  # at most: a training stops when the facts are stored
-    look: Size = 128  # steps between two looks
+    eval_every: Size = 128  # steps
 
     def model(self) -> ModelConfig:
         """The paper's model as a configuration of the one transformer."""
@@ -100,7 +100,7 @@ class Training(NamedTuple):
     """Where a training stands."""
 
     step: Int[Array, ""]  # steps done
-    best: Float[Array, ""]  # the largest share of facts answered right at a look
+    best: Float[Array, ""]  # the largest share of facts answered right at an evaluation
     params: Params  # those that are trained
     optimizer: optax.OptState
 
@@ -135,7 +135,7 @@ def _share_right(logits: Array, answer: Array, room: int, size: Array) -> Array:
 def best_accuracy(
     shape: Shape, room: int, seed: Array, size: Array, d_mlp: Array, rate: Array
 ) -> Float[Array, ""]:
-    """The largest share of S^2 facts that one seed's model answers right at any look.
+    """The largest share of S^2 facts that one seed's model answers right at any evaluation.
 
     It stops at 99%.
 
@@ -169,19 +169,19 @@ def best_accuracy(
         updates, moments = optimizer.update(gradient, moments, params)
         return cast(Params, optax.apply_updates(params, updates)), moments
 
-    def until_look(state: Training) -> Training:
-        look = state.step + shape.look
+    def until_eval(state: Training) -> Training:
+        next_eval = state.step + shape.eval_every
         begin = (state.params, state.optimizer)
-        params, moments = jax.lax.fori_loop(state.step, look, step, begin)
+        params, moments = jax.lax.fori_loop(state.step, next_eval, step, begin)
         tokens, answer = task.every_fact(world, key=jax.random.fold_in(for_test, state.step))
         right = _share_right(logits({**frozen, **params}, tokens), answer, room, size)
-        return Training(look, jnp.maximum(state.best, right), params, moments)
+        return Training(next_eval, jnp.maximum(state.best, right), params, moments)
 
     def goes_on(state: Training) -> Array:
         return (state.step < shape.steps) & (state.best < LEVEL)
 
     begin = Training(jnp.zeros((), int), jnp.zeros(()), trained, optimizer.init(trained))
-    return jax.lax.while_loop(goes_on, until_look, begin).best
+    return jax.lax.while_loop(goes_on, until_eval, begin).best
 
 
 def trainer(shape: Shape, room: int, lanes: int) -> Callable[..., Float[np.ndarray, "lane"]]:

@@ -35,7 +35,7 @@ SWEEP = {
         alphas=(1.0,),
         betas=(1.0,),
         seeds=8,
-        training={"rates": (1e-2,), "batch": 256, "steps": 1024, "look": 128},
+        training={"rates": (1e-2,), "batch": 256, "steps": 1024, "eval_every": 128},
     ),
     "full": Sweep(widths=(16, 32, 48), alphas=(0.5, 2.0), betas=(0.5, 2.0), seeds=8, training={}),
 }

@@ -1,6 +1,6 @@
 """How often answers to so many hops are right, and when a model knows them.
 
-All of it is read off the looks of a training.
+All of it is read off the evals of a training.
 """
 
 import numpy as np
@@ -26,8 +26,8 @@ def task_of(run: Run) -> Hops:
     return run.spec.task
 
 
-def read_accuracy(run: Run, hops: int) -> Float[np.ndarray, "seed look"]:
-    """Accuracy on so many hops at every look, for the seeds that finished."""
+def read_accuracy(run: Run, hops: int) -> Float[np.ndarray, "seed eval"]:
+    """Accuracy on so many hops at every evaluation, for the seeds that finished."""
     return run.metrics[f"{hops} hops"][run.finished]
 
 
@@ -42,7 +42,7 @@ def at_chance(run: Run, hops: int) -> Bool[np.ndarray, "seed"]:
 
 
 def steps_to_know(run: Run, hops: int) -> Float[np.ndarray, "seed"]:
-    """The first look at which so many hops are known; infinite where they never are."""
+    """The first evaluation at which so many hops are known; infinite where they never are."""
     known = read_accuracy(run, hops) >= KNOWN
     steps = np.array(run.spec.eval_steps(), float)
     first = steps[known.argmax(axis=1)]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mnemoscope.core.axes import Bool, Float
-from mnemoscope.probes.hops import read_after, silenced
+from mnemoscope.probes.hops import ablate_each_layer, read_after
 from mnemoscope.studies.claims import Grid, InconclusiveError, Outcome, Plots
 from mnemoscope.studies.evidence import MIN_SEEDS, Evidence
 from mnemoscope.studies.library.hops.accuracy import (
@@ -29,7 +29,7 @@ def in_order(steps: Float[np.ndarray, "level seed"]) -> Bool[np.ndarray, "seed"]
 def needs_each(
     without: Float[np.ndarray, "seed layer level"], chance: float
 ) -> Bool[np.ndarray, "seed"]:
-    """Which seeds lose 2^i hops when layer i is silenced, for every i.
+    """Which seeds lose 2^i hops when layer i is ablated, for every i.
 
     Lost is what falls more than half of the way to chance.
     """
@@ -40,8 +40,8 @@ def needs_each(
 class MixtureSeeds(NamedTuple):
     """What was read off the mixture's seeds that know 4 hops at the end."""
 
-    steps: Float[np.ndarray, "level seed"]  # the first look at which each number of hops is known
-    without: Float[np.ndarray, "seed layer level"]  # accuracy with a layer silenced
+    steps: Float[np.ndarray, "level seed"]  # the first evaluation that knows so many hops
+    without: Float[np.ndarray, "seed layer level"]  # accuracy with a layer ablated
     after: Float[np.ndarray, "seed layer level"]  # accuracy read after a layer
 
 
@@ -56,7 +56,7 @@ def _read_mixture(evidence: Evidence, hops: list[int]) -> MixtureSeeds:
         )
     return MixtureSeeds(
         steps=np.stack([steps_to_know(run, h)[knows] for h in hops]),
-        without=np.asarray(evidence.measure("mixture/k=4", silenced))[knows],
+        without=np.asarray(evidence.measure("mixture/k=4", ablate_each_layer))[knows],
         after=np.asarray(evidence.measure("mixture/k=4", read_after))[knows],
     )
 
@@ -73,7 +73,7 @@ def _sentence(read: MixtureSeeds, hops: list[int], chance: float, shallow: Run) 
     return (
         f"Of {n_seeds} seeds that know 4 hops, {ordered:.0%} learned them in order "
         f"(median steps {typical} for {', '.join(map(str, hops))} hops) and {needed:.0%} "
-        f"need each layer for its hops (with layer i silenced, 2^i hops are right in {own}). "
+        f"need each layer for its hops (with layer i ablated, 2^i hops are right in {own}). "
         f"One layer fewer leaves 4 hops within .1 of chance in {lost:.0%} of seeds, though "
         f"{knew_two:.0%} came to know 2."
     )
@@ -83,7 +83,7 @@ def layer_by_layer(evidence: Evidence) -> Outcome:
     """H5: when the mixture's seeds come to know 1, 2 and 4 hops, and what each loses with a layer.
 
     Of the seeds that know 4 hops at the end (at least 8, else undecided), one does it if it learns
-    them one after another and silencing layer i brings 2^i hops below the middle between chance and
+    them one after another and ablating layer i brings 2^i hops below the middle between chance and
     1: reproduced if at least 90% do, refuted if at most 10%, partly in between, and at most partly
     unless one layer fewer leaves 4 hops within .1 of chance in at least 90% of seeds.
     """
@@ -99,11 +99,11 @@ def layer_by_layer(evidence: Evidence) -> Outcome:
         verdict = "partly"
     seeds = {f"steps to {named(h)}": x for h, x in zip(hops, read.steps, strict=True)}
     for i, h in enumerate(hops):
-        seeds[f"layer {i} silenced: {named(h)}"] = read.without[:, i, i]
+        seeds[f"layer {i} ablated: {named(h)}"] = read.without[:, i, i]
     seeds["one layer fewer: 4 hops"] = at_end(shallow, 4)
     layers = [f"layer {i}" for i in range(run.spec.model.n_layers)]
     grids = {
-        "silenced": Grid.of(hops, layers, read.without.mean(axis=0).T),
+        "ablated": Grid.of(hops, layers, read.without.mean(axis=0).T),
         "read after": Grid.of(hops, layers, read.after.mean(axis=0).T),
     }
     plots = Plots(curves=curves(run, "mixture") | curves(shallow, "one layer fewer"), grids=grids)

@@ -117,7 +117,7 @@ def by_curriculum(evidence: Evidence) -> Outcome:
     ever = {name: float(np.isfinite(steps_to_know(run, 4)).mean()) for name, run in runs.items()}
     sentence = (
         f"After {runs['pure'].spec.steps:,} steps {share:.0%} of seeds know 4 hops "
-        f"by the pure curriculum (at some look {ever['pure']:.0%}; "
+        f"by the pure curriculum (at some evaluation {ever['pure']:.0%}; "
         f"{forgot['pure']:.0%} no longer know 1 hop) and {knows['replay'].mean():.0%} "
         f"with replay ({ever['replay']:.0%}; {forgot['replay']:.0%})."
     )
@@ -144,10 +144,10 @@ def by_mixture(evidence: Evidence) -> Outcome:
     for name in mixtures:
         k = task_of(evidence.run(name)).k
         steps[k] = steps_to_know(evidence.run(name), k)
-    told = ", ".join(f"{_said(x)} for k = {k}" for k, x in steps.items())
+    steps_in_words = ", ".join(f"{_said(x)} for k = {k}" for k, x in steps.items())
     sentence = (
         f"After {run.spec.steps:,} steps {share:.0%} of seeds know 4 hops. "
-        f"Median steps until k hops are known: {told}{_power_law(steps)}."
+        f"Median steps until k hops are known: {steps_in_words}{_power_law(steps)}."
     )
     seeds = {named(h): at_end(run, h) for h in (1, 2, 4)}
     seeds |= _finite_steps(steps)

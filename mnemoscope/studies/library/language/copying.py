@@ -1,6 +1,6 @@
 """L1: random words, and the same again.
 
-Which heads look where, and what is lost when they are silenced.
+Which heads look where, and what is lost when they are ablated.
 """
 
 import re
@@ -37,7 +37,7 @@ def repeated(subject: Subject) -> Int[np.ndarray, "sequence pos"]:
     return np.concatenate([drawn, drawn], axis=1)
 
 
-def silence(model: Transformer, heads: Bool[Array, "layer head"]) -> list[Edit]:
+def ablate(model: Transformer, heads: Bool[Array, "layer head"]) -> list[Edit]:
     """These heads' outputs at zero."""
     zero = jnp.zeros((1, 1, 1))
     return [
@@ -47,10 +47,10 @@ def silence(model: Transformer, heads: Bool[Array, "layer head"]) -> list[Edit]:
 
 
 def _read(model: Transformer, batch: tuple[Array, Array]) -> dict[str, Array]:
-    """Scores and losses of a batch of sequences, each with its own heads silenced."""
+    """Scores and losses of a batch of sequences, each with its own heads ablated."""
 
-    def sequence(row: Array, silenced: Array) -> dict[str, Array]:
-        logits, trace = model.run_with_trace(row, silence(model, silenced))
+    def sequence(row: Array, ablated: Array) -> dict[str, Array]:
+        logits, trace = model.run_with_trace(row, ablate(model, ablated))
         patterns = [trace[f"blocks.{i}.attn.hook_pattern"] for i in range(model.config.n_layers)]
         found = {name: jnp.stack([score(p) for p in patterns]) for name, score in SCORES.items()}
         return found | {"loss": token_losses(logits, row)}
@@ -63,12 +63,12 @@ def look(
     tokens: Int[np.ndarray, "sequence pos"],
     heads: Bool[np.ndarray, "sequence layer head"],
 ) -> dict[str, np.ndarray]:
-    """Each sequence's losses (pos - 1) and scores (layer, head) with its heads silenced.
+    """Each sequence's losses (pos - 1) and scores (layer, head) with its heads ablated.
 
     Args:
         subject: The model.
         tokens: The sequences.
-        heads: True where a head is silenced in a sequence.
+        heads: True where a head is ablated in a sequence.
     """
     program = subject.program(_read, CHOOSING // BATCH)
     found = []
@@ -94,7 +94,7 @@ def chosen(subject: Subject) -> dict[str, np.ndarray]:
 
 
 def induction_heads(subject: Subject) -> Bool[np.ndarray, "layer head"]:
-    """The heads that are silenced together.
+    """The heads that are ablated together.
 
     They have the highest prefix-matching scores on the choosing sequences.
     """
@@ -119,8 +119,8 @@ def verdict(
     Args:
         scores_high: Whether both best heads have a score above HIGH.
         gain: The interval of what the second copy is cheaper, in nats.
-        taken: The share of the mean gain that silencing induction heads takes away.
-        by_random: The share that silencing random other heads takes away.
+        taken: The share of the mean gain that ablating induction heads takes away.
+        by_random: The share that ablating random other heads takes away.
     """
     holds = [scores_high, gain[0] > GAIN, taken >= 0.5 and taken > 2 * by_random]
     if all(holds):
@@ -128,10 +128,10 @@ def verdict(
     return "partly" if any(holds) else "refuted"
 
 
-def _silenced_cases(
+def _ablated_cases(
     scores: dict[str, np.ndarray], heads: Bool[np.ndarray, "layer head"]
 ) -> dict[str, Bool[np.ndarray, "sequence layer head"]]:
-    """Which heads are silenced in every measured sequence, for each case that is compared."""
+    """Which heads are ablated in every measured sequence, for each case that is compared."""
     draw = np.random.default_rng(1)
     others = np.flatnonzero(~heads)
     by_chance = np.zeros((MEASURED, heads.size), bool)
@@ -170,17 +170,17 @@ def _name(scores: Float[np.ndarray, "layer head"]) -> str:
 
 
 def copying(subject: Subject, evidence: Evidence) -> Outcome:
-    """L1: scores of the best heads, the gain of the second copy, and what silencing takes of it.
+    """L1: scores of the best heads, the gain of the second copy, and what ablating takes of it.
 
     Reproduced if all three of these hold, refuted if none does, partly in between: both best heads
-    score above .5; the gain is above 1 nat; silencing the induction heads takes at least half of
+    score above .5; the gain is above 1 nat; ablating the induction heads takes at least half of
     it, and more than twice what random other heads take.
     """
     scores = chosen(subject)
     heads = induction_heads(subject)
-    cases = _silenced_cases(scores, heads)
+    cases = _ablated_cases(scores, heads)
     tokens = repeated(subject)[CHOOSING:]
-    found = {name: look(subject, tokens, silenced) for name, silenced in cases.items()}
+    found = {name: look(subject, tokens, ablated) for name, ablated in cases.items()}
     by_seed = {}
     for kind, each in scores.items():
         layer, head = _best(each)

@@ -10,7 +10,7 @@ from mnemoscope.core.axes import Array, Bool, Float, Int
 from mnemoscope.models import Transformer, unembed
 from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.language.copying import induction_heads, silence
+from mnemoscope.studies.library.language.copying import ablate, induction_heads
 from mnemoscope.studies.library.language.subject import Subject, padded
 from mnemoscope.studies.statistics import MOST, share_interval
 
@@ -71,12 +71,12 @@ def prompts() -> list[tuple[str, str, tuple[str, ...]]]:
 def _last(model: Transformer, batch: tuple[Array, Array, Array, Array]) -> Array:
     """Log-probabilities of the colors after each prompt."""
 
-    def one(tokens: Array, at: Array, silenced: Array) -> Array:
-        _, trace = model.run_with_trace(tokens, silence(model, silenced))
+    def one(tokens: Array, at: Array, ablated: Array) -> Array:
+        _, trace = model.run_with_trace(tokens, ablate(model, ablated))
         return trace[f"blocks.{model.config.n_layers - 1}.hook_resid_post"][at]
 
-    tokens, last, colors, silenced = batch
-    stream = jax.vmap(one)(tokens, last, silenced)
+    tokens, last, colors, ablated = batch
+    stream = jax.vmap(one)(tokens, last, ablated)
     log_p = jax.nn.log_softmax(unembed(model.config, model.params, stream))
     return jax.numpy.take_along_axis(log_p, colors, axis=1)
 
@@ -85,7 +85,7 @@ def answers(
     subject: Subject,
     texts: list[str],
     colors: Int[np.ndarray, "prompt color"],
-    silenced: Bool[np.ndarray, "layer head"],
+    ablated: Bool[np.ndarray, "layer head"],
 ) -> Float[np.ndarray, "prompt color"]:
     """Probabilities of the colors after each text, as shares of all of them together.
 
@@ -93,10 +93,10 @@ def answers(
         subject: The model.
         texts: One prompt each.
         colors: The first token of every color, prompt by prompt.
-        silenced: Heads whose outputs are zero.
+        ablated: Heads whose outputs are zero.
     """
     tokens, last = padded([subject.tokenizer.encode(text) for text in texts])
-    in_all = np.repeat(silenced[None], len(texts), axis=0)
+    in_all = np.repeat(ablated[None], len(texts), axis=0)
     p = np.exp(subject.map_rows(_last, (tokens, last, colors, in_all), BATCH))
     return p / p.sum(axis=1, keepdims=True)
 
@@ -135,7 +135,7 @@ def recalled(subject: Subject, evidence: Evidence) -> Outcome:
         f"of {PROMPTS} prompts (first to fourth pair: {by_place}) and the unused one in "
         f"{unused['asked again']:.0%}; for a fifth animal it answers the unused "
         f"one in {unused['fifth animal']:.0%} (chance {1 / NAMED:.0%}). With L1's induction heads "
-        f"silenced it recalls in {without:.0%}."
+        f"ablated it recalls in {without:.0%}."
     )
     by_seed = {f"shown, {name}": p[:, 0] for name, p in asked.items() if name != "fifth animal"}
     by_seed |= {f"unused, {name}": p[:, 1] for name, p in asked.items()}

@@ -44,7 +44,7 @@ class Answers(NamedTuple):
     """The model as it is."""
     cut: dict[Case, Answer]
     """One W_out at one rank."""
-    silenced: Answer
+    ablated: Answer
     """All late feed-forward layers at zero."""
 
     def rise(self, case: Case) -> Float[np.ndarray, "prompt"]:
@@ -85,9 +85,9 @@ def _answers(model: Transformer, batch: dict[str, Array]) -> Array:
         return trace[f"blocks.{tail.config.n_layers - 1}.hook_resid_post"][at]
 
     seen = jax.vmap(last)(batch["stream"], batch["last"], batch["silent"])
-    told = jax.nn.log_softmax(unembed(model.config, model.params, seen))
-    asked = jnp.take_along_axis(told, batch["asked"], axis=1)
-    ranks = (told[:, None] > asked[:, :, None]).sum(axis=2)
+    log_p = jax.nn.log_softmax(unembed(model.config, model.params, seen))
+    asked = jnp.take_along_axis(log_p, batch["asked"], axis=1)
+    ranks = (log_p[:, None] > asked[:, :, None]).sum(axis=2)
     return jnp.stack([asked, ranks.astype(float)], axis=2)
 
 
@@ -135,7 +135,7 @@ def _measured(subject: Subject, pairs: list[tuple[str, str]]) -> Answers:
 def _by_prompt(
     cases: dict[str, Answer], held: Bool[np.ndarray, "prompt"]
 ) -> dict[str, Float[np.ndarray, "held"]]:
-    """Probabilities, ranks and odds of the prompts that were held back, for the figures."""
+    """Probabilities, ranks and odds of the prompts that were held out, for the figures."""
     found: dict[str, np.ndarray] = {}
     for i, word in enumerate(WORDS):
         for name, answer in cases.items():
@@ -163,7 +163,7 @@ def _grids(answers: Answers, layers: range, held: Bool[np.ndarray, "prompt"]) ->
 
 
 def _probabilities(before: Answer, after: Answer, held: Bool[np.ndarray, "prompt"]) -> str:
-    """Mean probabilities of both words in the prompts that were held back, before and after."""
+    """Mean probabilities of both words in the prompts that were held out, before and after."""
     place, the = np.exp(before.log_p[held]).mean(axis=0)
     place_after, the_after = np.exp(after.log_p[held]).mean(axis=0)
     return f"P(place) {place:.3f} to {place_after:.3f}, P(the) {the:.3f} to {the_after:.3f}"
@@ -180,12 +180,12 @@ def _example(pairs: list[tuple[str, str]], before: Answer, after: Answer) -> str
 
 
 def _beside(answers: Answers, held: Bool[np.ndarray, "prompt"]) -> str:
-    """What has no weight in the verdict: the mean over all cuts, and all late layers silenced."""
+    """What has no weight in the verdict: the mean over all cuts, and all late layers ablated."""
     every = np.mean([answers.rise(case)[held] for case in answers.cut], axis=0)
-    all_silent = (answers.silenced.odds - answers.before.odds)[held].mean()
+    all_silent = (answers.ablated.odds - answers.before.odds)[held].mean()
     return (
         f"mean over all late layers and ranks {every.mean():+.2f}; "
-        f"all late layers silenced {all_silent:+.2f}"
+        f"all late layers ablated {all_silent:+.2f}"
     )
 
 
@@ -220,7 +220,7 @@ def located(subject: Subject, evidence: Evidence) -> Outcome:
         f"{common.sum()} with 'the' ahead {flipped:.0%} have the place ahead afterwards. "
         f"Madrid, Spain against the: {_example(pairs, before, after)}."
     )
-    cases = {"before": before, "after": after, "all late silenced": answers.silenced}
+    cases = {"before": before, "after": after, "all late ablated": answers.ablated}
     plots = Plots(grids=_grids(answers, late(subject.model.config.n_layers), held))
     said = verdict(more, interval, flipped)
     return Outcome(said, value, interval, sentence, _by_prompt(cases, held), plots)

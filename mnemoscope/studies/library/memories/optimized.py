@@ -112,8 +112,8 @@ def optimize(
     moving = ("E", "U", "W") if cell.learned else ("W",)
 
     def loss(free: dict[str, Array], x: Array) -> Array:
-        told = jax.nn.log_softmax(scores(cell, params | free, x), axis=1)
-        return -jnp.take_along_axis(told, (x % cell.n_outputs)[:, None], axis=1).mean()
+        log_p = jax.nn.log_softmax(scores(cell, params | free, x), axis=1)
+        return -jnp.take_along_axis(log_p, (x % cell.n_outputs)[:, None], axis=1).mean()
 
     def step(free: dict[str, Array], x: Array) -> tuple[dict[str, Array], None]:
         gradient = jax.grad(loss)(free, x)
@@ -125,11 +125,11 @@ def optimize(
     return _error(cell, scores(cell, params | free, jnp.arange(cell.n_inputs)))
 
 
-def _error(cell: Cell, told: Float[Array, "x y"]) -> Float[Array, ""]:
-    right = told.argmax(axis=1) == jnp.arange(cell.n_inputs) % cell.n_outputs
+def _error(cell: Cell, scores_of_inputs: Float[Array, "x y"]) -> Float[Array, ""]:
+    right = scores_of_inputs.argmax(axis=1) == jnp.arange(cell.n_inputs) % cell.n_outputs
     mass = error_mass(right, jnp.asarray(zipf(cell.n_inputs, cell.a), float))
     # of scores that are no numbers none is the largest, whatever argmax says
-    return jnp.where(jnp.isfinite(told).all(), mass, jnp.nan)
+    return jnp.where(jnp.isfinite(scores_of_inputs).all(), mass, jnp.nan)
 
 
 def overlaps(
@@ -149,7 +149,7 @@ def optimize_scores(
     seed: Int[Array, ""],
     rate: Float[Array, ""],
     alike: Float[Array, "x x"],
-    told: Float[Array, "y y"],
+    answers_alike: Float[Array, "y y"],
     begin: Float[Array, "x y"],
 ) -> Float[Array, ""]:
     r"""`optimize` for SGD in W alone, without W.
@@ -162,14 +162,14 @@ def optimize_scores(
         seed: Of the stream.
         rate: The rate.
         alike: E E^T.
-        told: U U^T.
+        answers_alike: U U^T.
         begin: The scores before the first step.
     """
 
     def step(s: Array, x: Array) -> tuple[Array, None]:
         right = jax.nn.one_hot(x % cell.n_outputs, cell.n_outputs)
         wrong = jax.nn.softmax(s[x], axis=1) - right
-        return s - rate / cell.batch * (alike[:, x] @ wrong @ told), None
+        return s - rate / cell.batch * (alike[:, x] @ wrong @ answers_alike), None
 
     with jax.default_matmul_precision("highest"):
         scores, _ = jax.lax.scan(step, begin, stream(cell, seed))

@@ -298,9 +298,9 @@ def two_tokens(rate: float, correlation: float = 0.95, steps: int = 35) -> np.nd
     for _ in range(steps + 1):
         logits = e @ w.T  # U is the identity, so scores are W e_x themselves
         top = logits.max(axis=1, keepdims=True)
-        told = logits - top - np.log(np.exp(logits - top).sum(axis=1, keepdims=True))
-        losses.append(-(p * np.diag(told)).sum())
-        w = w - rate * np.einsum("x,xo,xi->oi", p, np.exp(told) - np.eye(2), e)
+        log_p = logits - top - np.log(np.exp(logits - top).sum(axis=1, keepdims=True))
+        losses.append(-(p * np.diag(log_p)).sum())
+        w = w - rate * np.einsum("x,xo,xi->oi", p, np.exp(log_p) - np.eye(2), e)
     return np.array(losses)
 
 

@@ -236,8 +236,8 @@ def _errors(
         with_draws = i % 2 == 0
         q = _weightings(max(1, d // 8), p, counts if with_draws else None)
         written = q[:, :, None] * (unit @ unit.T)[answer][None]
-        told = jnp.einsum("xz,qzy->qxy", alike, written)
-        error = jnp.where(told.argmax(axis=2) != answer[None], p[None], 0.0).sum(axis=1)
+        scores = jnp.einsum("xz,qzy->qxy", alike, written)
+        error = jnp.where(scores.argmax(axis=2) != answer[None], p[None], 0.0).sum(axis=1)
         known.append(error[: len(NAMES)])
         if with_draws:
             drawn.append(error[len(NAMES) :])

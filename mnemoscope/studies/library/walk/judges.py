@@ -126,8 +126,8 @@ def _exact(statements: list[published.Statement], sentence: str) -> Outcome:
         verdict = "refuted"
     wrong = "; ".join(f"not: {s.said}, but {s.follows}" for s in statements if not s.holds)
     count = f"{sum(s.holds for s in statements)} of {len(statements)} hold"
-    told = f"{sentence} {count}{f' ({wrong})' if wrong else ''}."
-    return Outcome(verdict, held, (held, held), told)
+    in_words = f"{sentence} {count}{f' ({wrong})' if wrong else ''}."
+    return Outcome(verdict, held, (held, held), in_words)
 
 
 def sums(_: Evidence) -> Outcome:
