@@ -40,7 +40,7 @@ from hypothesis import strategies as st
 from mnemoscope import cli
 from mnemoscope.core.config import Strict
 from mnemoscope.core.errors import UserError
-from mnemoscope.execution import local
+from mnemoscope.execution import local, machine
 from mnemoscope.models import Init, ModelConfig, parameter_shapes
 from mnemoscope.models.language import read_model, read_tokenizer
 from mnemoscope.report import results
@@ -241,7 +241,7 @@ class Watch:
                 continue
             place = os.path.realpath(os.fsdecode(path))
             inside = Path(place).is_relative_to(self.room) or Path(place).is_relative_to(
-                local.compile_cache_dir().resolve()
+                machine.compile_cache_dir().resolve()
             )
             secret = place.startswith((str(self.room.parent / "outside"), "/etc/passwd"))
             if secret or (writes and not inside and not place.startswith("/dev/")):
@@ -978,7 +978,7 @@ def calm() -> Iterator[None]:
             "execution.local.fit": trains, "execution.local.programs": MagicMock(), "training.profile.profile": trains,
             "studies.evidence.Evidence.finding": judged, "studies.evidence.Evidence.run": MagicMock(),
             "studies.library.memories.optimized.errors": lambda cell, seeds: np.zeros(len(seeds)),
-            "execution.local.use_all_devices": MagicMock(), "studies.library.walk.chosen.use_all_devices": MagicMock(),
+            "execution.machine.use_all_devices": MagicMock(), "studies.library.walk.chosen.use_all_devices": MagicMock(),
             "report.results.published": lambda: Path(empty), "cli.visualize.open_in_browser": MagicMock(),
         }.items():  # fmt: skip
             stack.enter_context(patch(f"mnemoscope.{name}", instead))

@@ -279,13 +279,13 @@ def test_runs_of_which_the_spec_cannot_be_read_are_listed_all_the_same(stored, t
 
 
 def test_compiled_programs_do_not_come_with_a_store(stored, monkeypatch):
-    from mnemoscope.execution.local import compile_cache_dir
+    from mnemoscope.execution.machine import compile_cache_dir
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(stored.folder.parent / "cache"))
     assert compile_cache_dir() == stored.folder.parent / "cache" / "mnemoscope" / "compiled"
     asked = []
     monkeypatch.setattr(
-        "mnemoscope.execution.local.use_all_devices", lambda cache=None: asked.append(cache)
+        "mnemoscope.execution.machine.use_all_devices", lambda cache=None: asked.append(cache)
     )
     with pytest.raises(UserError):
         cli.explore((SPEC.digest(),), seeds="99", store=stored.folder)

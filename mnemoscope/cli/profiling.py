@@ -36,7 +36,7 @@ def profile(
     if not 0 <= seeds <= MAX_SEEDS:
         raise UserError(f"--seeds must be 1 to {MAX_SEEDS:,} (or 0 for the default), got {seeds}")
 
-    from mnemoscope.execution.local import use_all_devices
+    from mnemoscope.execution.machine import use_all_devices
 
     use_all_devices()  # before anything asks JAX for its devices
     from mnemoscope.report.speed import print_profile

@@ -107,7 +107,7 @@ def run(
         each.conditions(scale)
     _check_options(seeds, follow, cluster, block_timeout)
 
-    from mnemoscope.execution.local import compile_cache_dir, use_all_devices
+    from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
     from mnemoscope.store import Store
 
     opened = Store(store)

@@ -95,7 +95,7 @@ def explore(
         out: The file to write.
         open_: Open it in the browser.
     """
-    from mnemoscope.execution.local import compile_cache_dir, use_all_devices
+    from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
     from mnemoscope.explorer import build_page, pack_run
     from mnemoscope.store import Store
 
@@ -145,7 +145,7 @@ def site(
         out: The folder to write into.
         open_: Open it in the browser.
     """
-    from mnemoscope.execution.local import compile_cache_dir, use_all_devices
+    from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
     from mnemoscope.report.site import write_site
     from mnemoscope.store import Store
 

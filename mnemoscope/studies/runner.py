@@ -15,7 +15,8 @@ from typing import Any, Protocol, runtime_checkable
 from mnemoscope.core.errors import parsed
 from mnemoscope.core.fingerprint import code_of, source_fingerprint, trained_by
 from mnemoscope.core.legacy import PLOTS_FILE
-from mnemoscope.execution.local import hardware, load_or_train, precompile, versions
+from mnemoscope.execution.local import load_or_train, precompile
+from mnemoscope.execution.machine import hardware, versions
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import (
     ClaimTest,

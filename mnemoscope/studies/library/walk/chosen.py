@@ -11,7 +11,8 @@ import numpy as np
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.numerics import fixed_numerics
-from mnemoscope.execution.local import compile_cache_dir, load_or_train, use_all_devices
+from mnemoscope.execution.local import load_or_train
+from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
 from mnemoscope.probes.walk import Walk, walk
 from mnemoscope.store import Store
 from mnemoscope.studies.library.walk.conditions import ABC, build_conditions
