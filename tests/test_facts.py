@@ -19,9 +19,10 @@ from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
 from mnemoscope.models.rewrites import token_counts
 from mnemoscope.probes.walk import walk
 from mnemoscope.report.site import piece_of
-from mnemoscope.studies.claims import SCALES, InconclusiveError
+from mnemoscope.studies.claims import InconclusiveError
 from mnemoscope.studies.library.facts import STUDY, built, phases, sweep, trained
 from mnemoscope.studies.library.facts.conditions import LINEAR, SOFTMAX, TASK
+from mnemoscope.studies.scales import SCALES
 from mnemoscope.tasks import Facts
 from mnemoscope.theory.facts import parameter_count, recall_model, write_facts
 from mnemoscope.training.loop import fit

@@ -9,10 +9,10 @@ from planted import evidence_of
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
 from mnemoscope.report.figures import claim_figures
-from mnemoscope.studies.claims import SCALES
 from mnemoscope.studies.library.memories import STUDY, taught, written
 from mnemoscope.studies.library.memories.written import for_draws
 from mnemoscope.studies.presentation import load_panels
+from mnemoscope.studies.scales import SCALES
 from mnemoscope.theory.memory import error_mass, recalled, store, zipf
 from mnemoscope.theory.one_step import cross_entropy
 

@@ -11,6 +11,7 @@ from markupsafe import escape
 
 import mnemoscope
 from mnemoscope import cli
+from mnemoscope.core import theme
 from mnemoscope.core.errors import UserError
 from mnemoscope.report import results
 from mnemoscope.report.figures import claim_figures, seeds_figure, svg, write_figure
@@ -174,10 +175,13 @@ def luminance(color):
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
 
-@pytest.mark.parametrize("sheet", ["report/site/site.css", "explorer/static/theme.css"])
-def test_text_has_the_contrast_of_wcag_aa(sheet):
+@pytest.mark.parametrize(
+    "text",
+    [theme.css_variables(), (HOME / "explorer/static/theme.css").read_text()],
+    ids=["site", "explorer"],
+)
+def test_text_has_the_contrast_of_wcag_aa(text):
     """4.5 to 1 for every color that text has, on the paper and on the band, in light and in dark."""
-    text = (HOME / sheet).read_text()
     light, dark = re.findall(r":root \{([^}]*)\}", text)
     for part in (light, dark):
         colors = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", part))
@@ -189,7 +193,7 @@ def test_text_has_the_contrast_of_wcag_aa(sheet):
             "bar",
             "strong",
             "seed",
-            "source",
+            "published",
         }  # not the color of a text
         assert names >= {"ink", "quiet"}
         for name in names:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from mnemoscope.cli.console import make_console
-from mnemoscope.cli.options import DEFAULT_STORE, Scale, StoreDir
+from mnemoscope.cli.options import DEFAULT_STORE, StoreDir
 from mnemoscope.core.errors import UserError
+from mnemoscope.studies.scales import Scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from mnemoscope.cli.console import make_console
-from mnemoscope.cli.options import MAX_SEEDS, Scale
+from mnemoscope.cli.options import MAX_SEEDS
 from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.studies.scales import Scale
 
 if TYPE_CHECKING:
     pass

@@ -59,6 +59,9 @@ class _Loader:
     def __init__(self, loader: Any):
         self.loader = loader
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)  # whatever else is asked, as `python -m` does
+
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """The empty module; None leaves it to Python."""
         return self.loader.create_module(spec)

@@ -16,15 +16,13 @@ from typing import Any
 import numpy as np
 
 from mnemoscope.core.errors import UserError
+from mnemoscope.core.theme import GREEN, INK, ORANGE, PUBLISHED, SEED
 from mnemoscope.report.output import writing
 from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure, panels_of
 from mnemoscope.studies.claims import Plots
 from mnemoscope.studies.library.walk import published
 from mnemoscope.studies.presentation import Panel
 
-INK = "#1c1e21"
-SEED = "#0072b2"
-PUBLISHED = "#d55e00"
 FORMATS = ("svg", "pdf", "png")
 # spreads dots evenly without chance: the fractional parts of its multiples
 GOLDEN = (5**0.5 - 1) / 2
@@ -189,7 +187,7 @@ def _published_directions() -> Any:
     figure, [[ax]] = panels_of(1, 1, (4.2, 3.4))
     angles = np.linspace(-np.pi, np.pi, 2000)
     winners = (published.W_U @ np.stack([np.cos(angles), np.sin(angles)])).argmax(axis=0)
-    for token, color in enumerate((SEED, "#e69f00", "#009e73")):
+    for token, color in enumerate((SEED, ORANGE, GREEN)):
         sector = angles[winners == token]
         turn = np.flatnonzero(np.diff(sector) > 0.1)
         for part in np.split(sector, turn + 1):
@@ -331,7 +329,7 @@ def svg(figure: Any, salt: str, label: str) -> str:
     text = _lighter(text, salt)
     text = text.replace(INK, "currentColor")
     text = text.replace(SEED, f"var(--seed, {SEED})")
-    text = text.replace(PUBLISHED, f"var(--source, {PUBLISHED})")
+    text = text.replace(PUBLISHED, f"var(--published, {PUBLISHED})")
     name = escape(label, quote=True)
     return text.replace("<svg", f'<svg role="img" aria-label="{name}"', 1)
 

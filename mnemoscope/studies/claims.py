@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
@@ -20,15 +20,14 @@ from mnemoscope.core.axes import Float
 from mnemoscope.core.config import Strict
 from mnemoscope.core.errors import UserError, in_one_line, short, unknown
 from mnemoscope.core.legacy import series_name
+from mnemoscope.core.theme import Verdict
+from mnemoscope.studies.scales import Scale
 from mnemoscope.training.spec import Spec
 
 if TYPE_CHECKING:
     from mnemoscope.studies.evidence import Evidence
     from mnemoscope.tasks import Corpus
 
-Verdict = Literal["reproduced", "partly", "refuted", "undecided"]
-Scale = Literal["quick", "full"]
-SCALES: tuple[Scale, ...] = ("quick", "full")
 SeriesName = Annotated[str, AfterValidator(series_name)]  # ledgers of 0.1 have other names
 
 

@@ -8,8 +8,9 @@ for filtering, sorting and the explorer.
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
+from mnemoscope.core.theme import VERDICTS, css_variables
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.explorer import ExplorerRun, build_page, pack_run
 from mnemoscope.report import results
@@ -17,14 +18,16 @@ from mnemoscope.report.figures import claim_figures, svg
 from mnemoscope.report.output import writing
 from mnemoscope.report.walk import page as walk_page
 from mnemoscope.store import Store
-from mnemoscope.studies.claims import Claim, Ledger, Plots, Study, Verdict
+from mnemoscope.studies.claims import Claim, Ledger, Plots, Study
 from mnemoscope.studies.discover import STUDIES
 from mnemoscope.studies.library.walk import published
 from mnemoscope.studies.library.walk.chosen import Chosen, title, walked
 from mnemoscope.studies.library.walk.conditions import ABC
 from mnemoscope.studies.presentation import load_page, load_panels
+from mnemoscope.studies.scales import SCALES
 from mnemoscope.training.run import Run
 
+SHOWN_SCALES = tuple(reversed(SCALES))  # what full scale found comes first
 # seeds of a condition that the site's explorer carries with all snapshots: most of the site's bytes
 CARRIED = 2
 
@@ -57,7 +60,9 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
         "explorer": bool(shown),
         "walk": bool(walks),
         "studies": STUDIES,
-        "verdicts": get_args(Verdict),
+        "scales": SHOWN_SCALES,
+        "verdicts": list(VERDICTS),
+        "colors": css_variables(),
     }
     rows = [
         _row(study, test.claim, all_books[study.name])
@@ -149,7 +154,7 @@ def _row(study: Study, claim: Claim, found: dict[Any, Ledger]) -> dict[str, Any]
     }
     shown = [
         {"scale": scale, "entry": entry, "number": entry.number(), "figures": []}
-        for scale in ("full", "quick")
+        for scale in SHOWN_SCALES
         if (entry := entries.get(scale))
     ]
     return {
