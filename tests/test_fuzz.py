@@ -365,7 +365,7 @@ def test_dollars_in_names_are_no_formulas():
 
     panel = [Panel(series=("*",), axis="x"), Panel(series=("*",), axis="x", kind="curves")]
     curve = Curve(steps=(0, 1), mean=(0, 1), low=(0, 1), high=(0, 1))
-    drawn = claim_figures("Q", panel, {"$\\frac{$": (1.0, 2.0)}, Plots(curves={"$x_{$": curve}))
+    drawn = claim_figures(panel, {"$\\frac{$": (1.0, 2.0)}, Plots(curves={"$x_{$": curve}))
     text = [svg(figure, "x", kind) for kind, figure in drawn.items()]
     assert "$\\frac{$" in text[0]
     assert "$x_{$" in text[1]

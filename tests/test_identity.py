@@ -27,6 +27,7 @@ from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import Claim, ClaimTest, Condition, Outcome, Study
 from mnemoscope.studies.evidence import Evidence
+from mnemoscope.studies.library.walk.command import command as walk_command
 from mnemoscope.studies.runner import finding_key, judging_fingerprint, run_study
 from mnemoscope.tasks import Permutation
 from mnemoscope.tasks.permutation import Split
@@ -672,7 +673,7 @@ def test_runs_of_0_1_are_shown_explored_walked_and_exported(old_store, tmp_path,
     assert spec.digest() in shown
     cli.explore((spec.digest(),), out=tmp_path / "page.html", open_=False, store=old_store.folder)
     assert (tmp_path / "page.html").stat().st_size > 10_000
-    cli.walk(run=spec.digest(), store=old_store.folder)
+    walk_command(run=spec.digest(), store=old_store.folder)
     from mnemoscope.cli.exchange import export
 
     export(spec.digest(), tmp_path / "run.npz", to="numpy", store=old_store.folder)

@@ -20,6 +20,7 @@ from mnemoscope.report.site import write_site
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import AttentionMap, Curve, Grid, Plots
 from mnemoscope.studies.discover import STUDIES
+from mnemoscope.studies.library.remember.drawings import DRAWINGS
 from mnemoscope.studies.presentation import Panel, load_page, load_panels
 
 HOME = Path(mnemoscope.__file__).parent
@@ -63,7 +64,7 @@ def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
             assert f'id="{test.claim.id}"' in pages["index.html"]
         for entry in book.claims if book else ():
             assert f'class="verdict {entry.verdict}"' in pages[f"{name}.html"]
-        assert escape(load_page(name).question[:40]) in pages[f"{name}.html"]
+        assert escape(load_page(study).question[:40]) in pages[f"{name}.html"]
     assert "does not hold" in pages["walk.html"]
 
 
@@ -111,7 +112,7 @@ def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_series_of_every_claim_has_a_panel(study):
     drawn, found = (
-        load_panels(study),
+        load_panels(STUDIES[study]),
         results.evidence(results.published() / "nowhere", study, "full"),
     )
     known = {test.claim.id for test in STUDIES[study].tests}
@@ -278,7 +279,7 @@ def test_a_grid_has_a_square_for_each_cell_and_prints_a_few():
     assert str(Grid.of(("a",), ("b",), np.array([[-0.0]])).values) == "((0.0,),)"
     panel = Panel(kind="grid", series=("*",), axis="error", x="column", y="row", log=True)
     lined = grid.model_copy(update={"lines": {"edge": ((-0.5, 0.0), (2.5, 1.0))}})
-    figure = claim_figures("Q1", [panel], {}, Plots(grids={"one": lined}))["grids"]
+    figure = claim_figures([panel], {}, Plots(grids={"one": lined}))["grids"]
     ax = figure.axes[0]
     squares = ax.collections[0]
     corners = [path.vertices[0].tolist() for path in squares.get_paths()]
@@ -324,7 +325,7 @@ def test_a_grid_that_is_not_rectangular_is_refused():
 
 
 def test_every_curve_and_map_of_the_published_results_is_drawn(tmp_path):
-    drawn = load_panels("birth")
+    drawn = load_panels(STUDIES["birth"])
     for claim, found in results.read_plots(tmp_path, "birth", "full").items():
         shown = {
             name
@@ -357,7 +358,7 @@ def test_drawing_leaves_the_callers_matplotlib_alone():
 
     with matplotlib.rc_context({"font.size": 31.0}):
         before = dict(matplotlib.rcParams)
-        svg(claim_figures("R1", (), {}, Plots())["seeds"], "x", "a name")
+        svg(claim_figures((), {}, Plots(), DRAWINGS["R1"])["seeds"], "x", "a name")
         assert dict(matplotlib.rcParams) == before
     assert plt.get_fignums() == [], "nothing stays open"
 
@@ -366,7 +367,7 @@ def test_figures_that_cannot_be_made_say_so(tmp_path):
     with pytest.raises(
         UserError, match=r"unknown kind of figure 'r\.gif'; allowed endings: \.svg, \.pdf, \.png"
     ):
-        write_figure(claim_figures("R1", (), {}, Plots())["seeds"], tmp_path / "r.gif")
+        write_figure(claim_figures((), {}, Plots(), DRAWINGS["R1"])["seeds"], tmp_path / "r.gif")
     with pytest.raises(
         UserError,
         match=r"nothing to draw for R3 at the scale quick; make it with 'mnemoscope run remember",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mnemoscope.core.axes import Float
 
 
-def memories(
+def command(
     action: Annotated[Literal["grid"], tyro.conf.Positional],
     /,
     d: int = 100,
