@@ -43,7 +43,7 @@ def on_a_child(order: dict) -> None:
     if order["cores"]:
         measure.pin(order["cores"])
     if order["function"] != "source":
-        from mnemoscope.execution.local import use_all_devices
+        from mnemoscope.execution.machine import use_all_devices
 
         use_all_devices()
     arguments = {k: Path(v) if k == "store" else v for k, v in order["arguments"].items()}
@@ -147,7 +147,7 @@ def main() -> None:
     if arguments.only != []:
         import jax
 
-        from mnemoscope.execution.local import hardware, versions
+        from mnemoscope.execution.machine import hardware, versions
 
         kind = "cpu" if jax.default_backend() == "cpu" else "gpu"
         parts = PARTS[kind]

@@ -221,7 +221,7 @@ def start_times(folder: Path) -> dict:
     script = f"""
 import time; began = time.perf_counter()
 from pathlib import Path
-from mnemoscope.execution.local import use_all_devices
+from mnemoscope.execution.machine import use_all_devices
 use_all_devices(Path({str(folder)!r}))
 from mnemoscope import Adam, ModelConfig, Permutation, Spec, fit
 spec = Spec.model_validate_json({remember(steps=640).canonical_json()!r})

@@ -6,6 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from mnemoscope.core.theme import VERDICTS
+
 HERE = Path(__file__).parent
 LEDGERS = HERE.parent / "results" / "full"
 PAGE = HERE.parent / "RESULTS.md"
@@ -36,7 +38,6 @@ STUDIES = {
     ),
     "language": "N4: the paper of `noise`. L1 to L3 are ours, asked of a real language model",
 }
-VERDICTS = ("reproduced", "partly", "refuted", "undecided")
 INTRODUCTION = """\
 # Results
 

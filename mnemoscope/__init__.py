@@ -7,7 +7,11 @@ for JAX. `__init__.pyi` says the same to type checkers; a test holds the two tog
 from importlib import import_module
 from typing import Any
 
+from mnemoscope.core.imports import remember_imports
+
 __version__ = "0.2.0.dev0"
+
+remember_imports()  # before any other module of the package is loaded
 
 # every public name, and the module that it is loaded from
 _HOME = {

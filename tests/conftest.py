@@ -19,7 +19,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
         HOME=made,
         XDG_CACHE_HOME=f"{made}/cache",
         XDG_CONFIG_HOME=f"{made}/config",
-        JAX_COMPILATION_CACHE_DIR=f"{made}/cache/mnemoscope/compiled",  # as `mnemoscope.execution.local.compiled` has it
+        JAX_COMPILATION_CACHE_DIR=f"{made}/cache/mnemoscope/compiled",  # as `mnemoscope.execution.machine.compile_cache_dir` has it
         JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0.05",
         JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
     )
@@ -40,7 +40,7 @@ if find_spec(
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-from mnemoscope.execution import local  # noqa: E402
+from mnemoscope.execution import machine  # noqa: E402
 from mnemoscope.training import programs  # noqa: E402
 
 # tracing makes millions of short-lived objects, and what was imported stays: looked through less often, tests take 4% less
@@ -50,7 +50,7 @@ gc.set_threshold(100_000, 50, 100)
 # two on any machine; devices can be chosen only before the first computation, and commands called here come later
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
-local.use_all_devices = lambda cache=None, at_most=None: None
+machine.use_all_devices = lambda cache=None, at_most=None: None
 
 if find_spec("hypothesis"):
     from hypothesis import HealthCheck, Phase, settings

@@ -40,18 +40,19 @@ from hypothesis import strategies as st
 from mnemoscope import cli
 from mnemoscope.core.config import Strict
 from mnemoscope.core.errors import UserError
-from mnemoscope.execution import local
+from mnemoscope.execution import local, machine
 from mnemoscope.models import Init, ModelConfig, parameter_shapes
 from mnemoscope.models.language import read_model, read_tokenizer
 from mnemoscope.report import results
 from mnemoscope.report.figures import claim_figures
+from mnemoscope.report.walk.choose import parse_prompt
 from mnemoscope.store import RunRow, Store
 from mnemoscope.store.checksums import row_checksum
 from mnemoscope.store.schema import put_with_checksum
 from mnemoscope.studies.claims import Finding, Plots
 from mnemoscope.studies.discover import STUDIES, on_corpus
 from mnemoscope.studies.library.memories.optimized import Cell
-from mnemoscope.studies.library.walk.chosen import tokens_of
+from mnemoscope.studies.library.remember.drawings import DRAWINGS
 from mnemoscope.studies.presentation import Panel
 from mnemoscope.tasks import Bigrams, Corpus, Cycle, Facts, Hops, Permutation, read_corpus
 from mnemoscope.training.optimizers import SGD, Adam
@@ -241,7 +242,7 @@ class Watch:
                 continue
             place = os.path.realpath(os.fsdecode(path))
             inside = Path(place).is_relative_to(self.room) or Path(place).is_relative_to(
-                local.compile_cache_dir().resolve()
+                machine.compile_cache_dir().resolve()
             )
             secret = place.startswith((str(self.room.parent / "outside"), "/etc/passwd"))
             if secret or (writes and not inside and not place.startswith("/dev/")):
@@ -655,7 +656,7 @@ def prompt_door(given: tuple[str, Any], room: Path) -> bool:
             "facts": Facts(),
         }[kind]
         names = task.token_names
-        tokens = tokens_of(names, task.n_ctx, prompt)
+        tokens = parse_prompt(names, task.n_ctx, prompt)
         must(
             1 <= len(tokens) <= task.n_ctx and all(0 <= t < len(names) for t in tokens), "no prompt"
         )
@@ -978,7 +979,7 @@ def calm() -> Iterator[None]:
             "execution.local.fit": trains, "execution.local.programs": MagicMock(), "training.profile.profile": trains,
             "studies.evidence.Evidence.finding": judged, "studies.evidence.Evidence.run": MagicMock(),
             "studies.library.memories.optimized.errors": lambda cell, seeds: np.zeros(len(seeds)),
-            "execution.local.use_all_devices": MagicMock(), "studies.library.walk.chosen.use_all_devices": MagicMock(),
+            "execution.machine.use_all_devices": MagicMock(),
             "report.results.published": lambda: Path(empty), "cli.visualize.open_in_browser": MagicMock(),
         }.items():  # fmt: skip
             stack.enter_context(patch(f"mnemoscope.{name}", instead))
@@ -1048,7 +1049,7 @@ def fuzz(name: str, inputs: int, seed: int | None = None) -> Tally:
     (
         good(),
         _models(),
-        claim_figures("R1", (), {}, Plots()),
+        claim_figures((), {}, Plots(), DRAWINGS["R1"]),
     )  # what makes files of its own, once, makes them now
     counts, offenses = {"accepted": 0, "refused": 0, "offense": 0}, []
 

@@ -12,10 +12,10 @@ from planted import SEEDS, evidence_of, planted, rows_of, silent, untrained
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import Transformer
 from mnemoscope.probes.levels import above_chance, first_fall, first_reach
-from mnemoscope.studies.claims import SCALES, Condition, Outcome
+from mnemoscope.studies.claims import Condition, Outcome
 from mnemoscope.studies.discover import find_study, on_corpus
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.birth import STUDY, data, heads, written
+from mnemoscope.studies.library.birth import data, heads, written
 from mnemoscope.studies.library.birth.conditions import (
     ALL,
     BIGRAM,
@@ -36,6 +36,8 @@ from mnemoscope.studies.library.birth.conditions import (
 from mnemoscope.studies.library.birth.curves import MEMORIES
 from mnemoscope.studies.library.birth.order import SHOWN
 from mnemoscope.studies.library.birth.sample import answers
+from mnemoscope.studies.library.birth.study import STUDY
+from mnemoscope.studies.scales import SCALES
 from mnemoscope.tasks import Bigrams, Permutation, read_corpus
 from mnemoscope.theory.gradients import (
     Sampled,

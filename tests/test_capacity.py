@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemoscope import cli
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.studies.library.memories import capacity as memories
@@ -21,6 +20,7 @@ from mnemoscope.studies.library.memories.capacity import (
     stores,
     written_capacity,
 )
+from mnemoscope.studies.library.memories.command import command as grid_command
 from mnemoscope.studies.library.memories.optimized import (
     Cell,
     errors,
@@ -228,15 +228,15 @@ def test_options_of_a_cell_change_it():
 
 
 def test_the_grid_answers_and_refuses(capsys):
-    cli.memories("grid", d=8, samples=640, seeds=3)
+    grid_command("grid", d=8, samples=640, seeds=3)
     out = capsys.readouterr().out
     assert out.startswith("error 0.")
     assert "mean and 95% interval over seeds 42 to 44" in out
     with pytest.raises(UserError, match="Cell: samples=100 is no multiple of batch=64"):
-        cli.memories("grid", samples=100)
+        grid_command("grid", samples=100)
     with pytest.raises(
         UserError, match="Cell: d: Input should be greater than or equal to 1, got 0"
     ):
-        cli.memories("grid", d=0)
+        grid_command("grid", d=0)
     with pytest.raises(UserError, match="--seeds must be 1 to 1,000,000, got 0"):
-        cli.memories("grid", seeds=0)
+        grid_command("grid", seeds=0)

@@ -59,7 +59,7 @@ def test_one_seed_needs_one_core():
     assert child("jax.numpy.zeros(1)", train_one)[:2] == [1, []]
 
 
-USE = "from mnemoscope.execution.local import use_all_devices; use_all_devices({})"
+USE = "from mnemoscope.execution.machine import use_all_devices; use_all_devices({})"
 
 
 @pytest.mark.parametrize(

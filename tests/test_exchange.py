@@ -14,10 +14,9 @@ from mnemoscope.cli import COMMANDS
 from mnemoscope.core.errors import UserError
 from mnemoscope.exchange import imported, read_transformer_lens, tables, write_transformer_lens
 from mnemoscope.exchange.files import new_file, new_folder
-from mnemoscope.explorer import pack_run
+from mnemoscope.explorer import describe_run, pack_run
 from mnemoscope.models import Transformer, parameter_shapes
 from mnemoscope.report.results import ledger
-from mnemoscope.report.site import piece_of
 from mnemoscope.store import Store
 from mnemoscope.tasks import Cycle, Permutation
 from mnemoscope.training.loop import fit
@@ -259,7 +258,7 @@ def test_an_import_is_stored_walked_and_explored_but_never_taken_for_a_training(
         command("import", tmp_path / "model", "--like", row.id, "--seed", 1, store=store)
     with pytest.raises(UserError, match="was imported, not trained"):
         fit(again.spec, [0])
-    page = pack_run(piece_of(again, new.id))
+    page = pack_run(describe_run(again, new.id))
     assert "imported, not trained here" in page["about"]
     assert page["steps"] == [1]
     command("walk", "--run", new.id, store=store)

@@ -12,12 +12,11 @@ import pytest
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
 from mnemoscope.execution.local import load_or_train
-from mnemoscope.explorer import ExplorerRun, build_page, pack_run
+from mnemoscope.explorer import ExplorerRun, build_page, describe_run, pack_run
 from mnemoscope.explorer.adapters import get_adapter
+from mnemoscope.explorer.featured import describe_featured, featured_runs
 from mnemoscope.models import ModelConfig, knock_out_head, parameter_shapes
 from mnemoscope.probes.skills import both_skills
-from mnemoscope.report.site import piece_of
-from mnemoscope.report.site import pieces as site_pieces
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import Condition
 from mnemoscope.studies.discover import STUDIES
@@ -54,7 +53,7 @@ SHAPES = {
 
 def piece(name, task, model, seeds=3):
     run = fit(Spec(task=task, model=model, steps=30, batch=16, snapshots=4), range(seeds))
-    return piece_of(run, name, tuple(range(min(2, seeds))))
+    return describe_run(run, name, tuple(range(min(2, seeds))))
 
 
 def planted(name, task, model, seeds=3):
@@ -69,7 +68,7 @@ def planted(name, task, model, seeds=3):
     }
     stops, losses = np.array([10, 20, 30]), rng.uniform(1, 2, (seeds, 3)).astype(np.float32)
     run = Run(spec, tuple(range(seeds)), snapshots, stops, losses, np.full(seeds, 30))
-    return piece_of(run, name, tuple(range(min(2, seeds))))
+    return describe_run(run, name, tuple(range(min(2, seeds))))
 
 
 @pytest.fixture(scope="module")
@@ -483,7 +482,7 @@ def test_what_is_packed_is_the_run(pieces):
     assert build_page([found]) == build_page([pack_run(each)])  # same input, same bytes
 
 
-def test_the_site_explores_a_condition_whose_seeds_lie_in_several_blocks(tmp_path, monkeypatch):
+def test_the_site_explores_a_condition_whose_seeds_lie_in_several_blocks(tmp_path):
     """As they do after a run with fewer seeds, or one that was cut."""
     spec = Spec(
         task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), steps=3, batch=4
@@ -492,11 +491,11 @@ def test_the_site_explores_a_condition_whose_seeds_lie_in_several_blocks(tmp_pat
     study = dataclasses.replace(
         STUDIES["remember"], conditions=lambda _: {"x": Condition(spec, 4)}, explore=("x",)
     )
-    monkeypatch.setattr("mnemoscope.report.site.STUDIES", {"remember": study})
-    assert site_pieces(store) == []
+    assert featured_runs(study, store) == {}
     for seeds in (range(2), range(4)):
         load_or_train(store, spec, seeds)
-    (found,) = site_pieces(store)
+    (found,) = describe_featured({"remember": featured_runs(study, store)})
+    assert found.name == "remember: x"
     assert found.run.seeds == (0, 1, 2, 3)
 
 
@@ -536,5 +535,5 @@ def test_bad_choices_are_one_line(tmp_path, pieces):
         match=r"seed 0 of run .* diverged: there are no numbers to show; choose others with --seeds",
     ):
         pack_run(ExplorerRun(each.id, "x", "", lost, (0,)))
-    assert piece_of(lost, "x").carried == (1, 2)
+    assert describe_run(lost, "x").carried == (1, 2)
     assert get_adapter(each.run.spec.task).draw_label == "a random held-out sequence"

@@ -14,14 +14,15 @@ from compiled import batch_of, init, world_of
 from planted import evidence_of, planted, silent
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.explorer import pack_run
+from mnemoscope.explorer import describe_run, pack_run
 from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
 from mnemoscope.models.rewrites import token_counts
 from mnemoscope.probes.walk import walk
-from mnemoscope.report.site import piece_of
-from mnemoscope.studies.claims import SCALES, InconclusiveError
-from mnemoscope.studies.library.facts import STUDY, built, phases, sweep, trained
+from mnemoscope.studies.claims import InconclusiveError
+from mnemoscope.studies.library.facts import built, phases, sweep, trained
 from mnemoscope.studies.library.facts.conditions import LINEAR, SOFTMAX, TASK
+from mnemoscope.studies.library.facts.study import STUDY
+from mnemoscope.studies.scales import SCALES
 from mnemoscope.tasks import Facts
 from mnemoscope.theory.facts import parameter_count, recall_model, write_facts
 from mnemoscope.training.loop import fit
@@ -567,7 +568,7 @@ def test_what_is_written_for_plain_transformers_says_no():
         UserError,
         match=r"the explorer cannot show run [0-9a-f]+, whose model has positions='none'",
     ):
-        pack_run(piece_of(run, "x", (0,)))
+        pack_run(describe_run(run, "x", (0,)))
     with pytest.raises(ValueError, match="metrics='facts' reads the task 'facts', got 'cycle'"):
         metrics_of(Spec.model_validate({"task": {"kind": "cycle"}, "metrics": "facts"}))
 

@@ -279,13 +279,13 @@ def test_runs_of_which_the_spec_cannot_be_read_are_listed_all_the_same(stored, t
 
 
 def test_compiled_programs_do_not_come_with_a_store(stored, monkeypatch):
-    from mnemoscope.execution.local import compile_cache_dir
+    from mnemoscope.execution.machine import compile_cache_dir
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(stored.folder.parent / "cache"))
     assert compile_cache_dir() == stored.folder.parent / "cache" / "mnemoscope" / "compiled"
     asked = []
     monkeypatch.setattr(
-        "mnemoscope.execution.local.use_all_devices", lambda cache=None: asked.append(cache)
+        "mnemoscope.execution.machine.use_all_devices", lambda cache=None: asked.append(cache)
     )
     with pytest.raises(UserError):
         cli.explore((SPEC.digest(),), seeds="99", store=stored.folder)
@@ -365,7 +365,7 @@ def test_dollars_in_names_are_no_formulas():
 
     panel = [Panel(series=("*",), axis="x"), Panel(series=("*",), axis="x", kind="curves")]
     curve = Curve(steps=(0, 1), mean=(0, 1), low=(0, 1), high=(0, 1))
-    drawn = claim_figures("Q", panel, {"$\\frac{$": (1.0, 2.0)}, Plots(curves={"$x_{$": curve}))
+    drawn = claim_figures(panel, {"$\\frac{$": (1.0, 2.0)}, Plots(curves={"$x_{$": curve}))
     text = [svg(figure, "x", kind) for kind, figure in drawn.items()]
     assert "$\\frac{$" in text[0]
     assert "$x_{$" in text[1]

@@ -23,7 +23,7 @@ import numpy as np
 from asking import Asking
 
 from mnemoscope.core.errors import Notice
-from mnemoscope.execution import local, retrain
+from mnemoscope.execution import local, machine, retrain
 from mnemoscope.models import ModelConfig, parameter_shapes
 from mnemoscope.models.rewrites import gpu_kernel
 from mnemoscope.models.rewrites.table import REWRITES
@@ -191,7 +191,7 @@ def main():
     if NO_GPU:
         print(NO_GPU)
         return 0
-    print(f"{local.hardware()}, jax {jax.__version__}", flush=True)
+    print(f"{machine.hardware()}, jax {jax.__version__}", flush=True)
     failed = 0
     for name, test in list(globals().items()):
         if name.startswith("test_"):

@@ -14,17 +14,17 @@ from compiled import batch_of, early_logits, forward, init, world_of
 from planted import SEEDS, evidence_of, planted, silent
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.explorer import pack_run
+from mnemoscope.explorer import describe_run, pack_run
 from mnemoscope.models import Init, ModelConfig, Transformer, knock_out_head
 from mnemoscope.models.rewrites import pair_tables, score_tables
 from mnemoscope.models.rewrites.table import choose_rewrite
 from mnemoscope.probes.hops import ablate_each_layer, by_level, read_after
 from mnemoscope.probes.walk import walk
-from mnemoscope.report.site import piece_of
 from mnemoscope.report.walk import text
 from mnemoscope.studies.claims import InconclusiveError
-from mnemoscope.studies.library.hops import STUDY, built, order, trained
+from mnemoscope.studies.library.hops import built, order, trained
 from mnemoscope.studies.library.hops.conditions import curriculum, only
+from mnemoscope.studies.library.hops.study import STUDY
 from mnemoscope.tasks import Hops, HopWorld, Permutation
 from mnemoscope.theory.hops import hop_model, write_hops
 from mnemoscope.training.loop import fit
@@ -273,7 +273,7 @@ def test_what_is_written_for_plain_transformers_says_no():
     found = walk(run.model(0), [0, 1, 2], task.token_names)
     assert "A_0 = softmax(S_0)" in text(found, "nothing is masked", 3)
     with pytest.raises(UserError, match=r"run [0-9a-f]+, whose model has causal=False"):
-        pack_run(piece_of(run, "x", (0,)))
+        pack_run(describe_run(run, "x", (0,)))
     with pytest.raises(ValueError, match="metrics='hops' reads the task 'hops', got 'cycle'"):
         metrics_of(Spec.model_validate({"task": {"kind": "cycle"}, "metrics": "hops"}))
 

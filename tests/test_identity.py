@@ -27,6 +27,7 @@ from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import Claim, ClaimTest, Condition, Outcome, Study
 from mnemoscope.studies.evidence import Evidence
+from mnemoscope.studies.library.walk.command import command as walk_command
 from mnemoscope.studies.runner import finding_key, judging_fingerprint, run_study
 from mnemoscope.tasks import Permutation
 from mnemoscope.tasks.permutation import Split
@@ -139,6 +140,29 @@ def test_a_changed_constant_or_method_is_another_program(monkeypatch):
     assert trained_by() == usual
 
 
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ("from mnemoscope.training import loss as at; at.CHUNK = 64", "training.loss.CHUNK"),
+        (
+            "from mnemoscope.probes import memories as at; at.output_memory = print",
+            "probes.memories.output_memory",
+        ),
+        (
+            "from mnemoscope import Permutation as at; at.sample = print",
+            "tasks.permutation.Permutation.sample",
+        ),
+    ],
+)
+def test_what_is_changed_before_anything_else_is_loaded_is_another_program(change, name):
+    """Nothing that trains is loaded yet, so nobody but the import itself could have seen what stood there."""
+    script = f"{change}\nfrom mnemoscope.core.fingerprint import trained_by\nimport mnemoscope.training.loop\nprint(trained_by().replaced)"
+    out = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert f"('mnemoscope.{name}', " in out
+
+
 def test_source_is_compared_by_what_it_does(tmp_path, monkeypatch):
     monkeypatch.setattr(fingerprint, "PACKAGE", tmp_path)
 
@@ -156,8 +180,21 @@ def test_source_is_compared_by_what_it_does(tmp_path, monkeypatch):
 def test_what_trains_is_all_in_the_fingerprint():
     """Every module that training and its metrics load from the package, but for words and files."""
     # types, how many devices there are, errors, this, and what shows or sends numbers
-    harmless = ("axes", "config", "devices", "errors", "fingerprint", "notebook", "sinks")
-    script = "import sys, mnemoscope.training.metrics; print(*[m for m in sys.modules if m.startswith('mnemoscope.')])"
+    harmless = (
+        "axes",
+        "config",
+        "devices",
+        "errors",
+        "fingerprint",
+        "imports",
+        "notebook",
+        "sinks",
+        "theme",
+    )
+    script = (
+        "import sys, mnemoscope.training.loop, mnemoscope.training.metrics; "
+        "print(*[m for m in sys.modules if m.startswith('mnemoscope.')])"
+    )
     out = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout
@@ -636,7 +673,7 @@ def test_runs_of_0_1_are_shown_explored_walked_and_exported(old_store, tmp_path,
     assert spec.digest() in shown
     cli.explore((spec.digest(),), out=tmp_path / "page.html", open_=False, store=old_store.folder)
     assert (tmp_path / "page.html").stat().st_size > 10_000
-    cli.walk(run=spec.digest(), store=old_store.folder)
+    walk_command(run=spec.digest(), store=old_store.folder)
     from mnemoscope.cli.exchange import export
 
     export(spec.digest(), tmp_path / "run.npz", to="numpy", store=old_store.folder)

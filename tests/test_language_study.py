@@ -13,7 +13,8 @@ from mnemoscope.probes.copying import prefix_score, previous_score, token_losses
 from mnemoscope.report.figures import claim_figures
 from mnemoscope.studies.discover import STUDIES, on_model
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.language import JUDGES, copying, keys, pairs, places, study_of
+from mnemoscope.studies.library.language import copying, keys, pairs, places
+from mnemoscope.studies.library.language.study import JUDGES, study_of
 from mnemoscope.studies.library.language.subject import Subject, batches, padded, rows
 from mnemoscope.studies.presentation import load_panels
 from mnemoscope.studies.runner import finding_key, run_study
@@ -162,7 +163,7 @@ def test_a_random_model_has_no_such_habits_and_everything_is_drawn(claim, subjec
     else:
         assert finding.verdict == "refuted", finding.sentence
     assert subject.name in finding.sentence
-    chosen = load_panels("language")[claim]
+    chosen = load_panels(STUDIES["language"])[claim]
     for kind, known in (
         ("seeds", finding.by_seed),
         ("curves", finding.plots.curves),
@@ -172,7 +173,7 @@ def test_a_random_model_has_no_such_habits_and_everything_is_drawn(claim, subjec
             name for panel in chosen if panel.kind == kind for name in panel.chosen(tuple(known))
         }
         assert shown == set(known), kind
-    assert claim_figures(claim, chosen, finding.by_seed, finding.plots)
+    assert claim_figures(chosen, finding.by_seed, finding.plots)
 
 
 def test_places_are_measured_with_another_matrix_in_place(subject, monkeypatch):
@@ -200,7 +201,7 @@ def test_places_are_measured_with_another_matrix_in_place(subject, monkeypatch):
     grid = finding.plots.grids["rise"]
     assert grid.rows == ("2",)
     assert grid.values[0][1] == pytest.approx(np.mean(expected), abs=2e-3)
-    chosen = load_panels("language")["N4"]
+    chosen = load_panels(STUDIES["language"])["N4"]
     shown = {
         name for panel in chosen for name in panel.chosen((*finding.by_seed, *finding.plots.grids))
     }

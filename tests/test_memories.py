@@ -9,10 +9,12 @@ from planted import evidence_of
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
 from mnemoscope.report.figures import claim_figures
-from mnemoscope.studies.claims import SCALES
-from mnemoscope.studies.library.memories import STUDY, taught, written
+from mnemoscope.studies.discover import STUDIES
+from mnemoscope.studies.library.memories import taught, written
+from mnemoscope.studies.library.memories.study import STUDY
 from mnemoscope.studies.library.memories.written import for_draws
 from mnemoscope.studies.presentation import load_panels
+from mnemoscope.studies.scales import SCALES
 from mnemoscope.theory.memory import error_mass, recalled, store, zipf
 from mnemoscope.theory.one_step import cross_entropy
 
@@ -23,7 +25,7 @@ def judged(claim, scale="quick"):
 
 def all_drawn(claim, found):
     """Everything a judge hands on has a panel."""
-    chosen = load_panels("memories")[claim]
+    chosen = load_panels(STUDIES["memories"])[claim]
     for kind, known in (
         ("seeds", found.by_seed),
         ("curves", found.plots.curves),
@@ -33,7 +35,7 @@ def all_drawn(claim, found):
             name for panel in chosen if panel.kind == kind for name in panel.chosen(tuple(known))
         }
         assert shown == set(known), kind
-    assert claim_figures(claim, chosen, found.by_seed, found.plots)
+    assert claim_figures(chosen, found.by_seed, found.plots)
 
 
 def test_errors_without_the_matrix_are_those_with_it(monkeypatch):

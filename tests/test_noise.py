@@ -13,8 +13,10 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.models import ModelConfig, Transformer
 from mnemoscope.probes.distraction import distraction
 from mnemoscope.probes.truncation import keep_rank, truncated
-from mnemoscope.studies.claims import SCALES, InconclusiveError
-from mnemoscope.studies.library.noise import STUDY, judges
+from mnemoscope.studies.claims import InconclusiveError
+from mnemoscope.studies.library.noise import judges
+from mnemoscope.studies.library.noise.study import STUDY
+from mnemoscope.studies.scales import SCALES
 from mnemoscope.tasks import Bigrams, Corpus
 from mnemoscope.theory.induction import induction_weights
 from mnemoscope.theory.noise import LENGTH, TRIGGERS, draw, margins_after, population_margins

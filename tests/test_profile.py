@@ -162,7 +162,7 @@ def test_a_known_spec_is_not_compiled_again_on_a_second_start(tmp_path):
     script = f"""
 import json, jax
 from pathlib import Path
-from mnemoscope.execution.local import use_all_devices
+from mnemoscope.execution.machine import use_all_devices
 use_all_devices(Path({str(tmp_path)!r}))
 # from here on whatever it took to compile: how long that is depends on the machine
 within = jax.config.jax_persistent_cache_min_compile_time_secs

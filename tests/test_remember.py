@@ -9,8 +9,7 @@ from planted import SEEDS, evidence_of, planted, rows_of, silent
 
 from mnemoscope.probes.ablation import cases, forced_patterns, knock_outs
 from mnemoscope.probes.skills import against_training, report_card
-from mnemoscope.studies.claims import SCALES
-from mnemoscope.studies.library.remember import STUDY, elimination, heads
+from mnemoscope.studies.library.remember import elimination, heads
 from mnemoscope.studies.library.remember.conditions import (
     ANY,
     PLAIN,
@@ -21,6 +20,8 @@ from mnemoscope.studies.library.remember.conditions import (
     build_conditions,
 )
 from mnemoscope.studies.library.remember.elimination import elimination_rate
+from mnemoscope.studies.library.remember.study import STUDY
+from mnemoscope.studies.scales import SCALES
 from mnemoscope.tasks import Permutation, Split
 from mnemoscope.tasks.permutation import Sequences, permutations
 

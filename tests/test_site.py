@@ -11,6 +11,7 @@ from markupsafe import escape
 
 import mnemoscope
 from mnemoscope import cli
+from mnemoscope.core import theme
 from mnemoscope.core.errors import UserError
 from mnemoscope.report import results
 from mnemoscope.report.figures import claim_figures, seeds_figure, svg, write_figure
@@ -19,6 +20,7 @@ from mnemoscope.report.site import write_site
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import AttentionMap, Curve, Grid, Plots
 from mnemoscope.studies.discover import STUDIES
+from mnemoscope.studies.library.remember.drawings import DRAWINGS
 from mnemoscope.studies.presentation import Panel, load_page, load_panels
 
 HOME = Path(mnemoscope.__file__).parent
@@ -62,7 +64,7 @@ def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
             assert f'id="{test.claim.id}"' in pages["index.html"]
         for entry in book.claims if book else ():
             assert f'class="verdict {entry.verdict}"' in pages[f"{name}.html"]
-        assert escape(load_page(name).question[:40]) in pages[f"{name}.html"]
+        assert escape(load_page(study).question[:40]) in pages[f"{name}.html"]
     assert "does not hold" in pages["walk.html"]
 
 
@@ -110,7 +112,7 @@ def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_series_of_every_claim_has_a_panel(study):
     drawn, found = (
-        load_panels(study),
+        load_panels(STUDIES[study]),
         results.evidence(results.published() / "nowhere", study, "full"),
     )
     known = {test.claim.id for test in STUDIES[study].tests}
@@ -174,10 +176,13 @@ def luminance(color):
     return float(np.dot([0.2126, 0.7152, 0.0722], linear))
 
 
-@pytest.mark.parametrize("sheet", ["report/site/site.css", "explorer/static/theme.css"])
-def test_text_has_the_contrast_of_wcag_aa(sheet):
+@pytest.mark.parametrize(
+    "text",
+    [theme.css_variables(), (HOME / "explorer/static/theme.css").read_text()],
+    ids=["site", "explorer"],
+)
+def test_text_has_the_contrast_of_wcag_aa(text):
     """4.5 to 1 for every color that text has, on the paper and on the band, in light and in dark."""
-    text = (HOME / sheet).read_text()
     light, dark = re.findall(r":root \{([^}]*)\}", text)
     for part in (light, dark):
         colors = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", part))
@@ -189,7 +194,7 @@ def test_text_has_the_contrast_of_wcag_aa(sheet):
             "bar",
             "strong",
             "seed",
-            "source",
+            "published",
         }  # not the color of a text
         assert names >= {"ink", "quiet"}
         for name in names:
@@ -274,7 +279,7 @@ def test_a_grid_has_a_square_for_each_cell_and_prints_a_few():
     assert str(Grid.of(("a",), ("b",), np.array([[-0.0]])).values) == "((0.0,),)"
     panel = Panel(kind="grid", series=("*",), axis="error", x="column", y="row", log=True)
     lined = grid.model_copy(update={"lines": {"edge": ((-0.5, 0.0), (2.5, 1.0))}})
-    figure = claim_figures("Q1", [panel], {}, Plots(grids={"one": lined}))["grids"]
+    figure = claim_figures([panel], {}, Plots(grids={"one": lined}))["grids"]
     ax = figure.axes[0]
     squares = ax.collections[0]
     corners = [path.vertices[0].tolist() for path in squares.get_paths()]
@@ -320,7 +325,7 @@ def test_a_grid_that_is_not_rectangular_is_refused():
 
 
 def test_every_curve_and_map_of_the_published_results_is_drawn(tmp_path):
-    drawn = load_panels("birth")
+    drawn = load_panels(STUDIES["birth"])
     for claim, found in results.read_plots(tmp_path, "birth", "full").items():
         shown = {
             name
@@ -353,7 +358,7 @@ def test_drawing_leaves_the_callers_matplotlib_alone():
 
     with matplotlib.rc_context({"font.size": 31.0}):
         before = dict(matplotlib.rcParams)
-        svg(claim_figures("R1", (), {}, Plots())["seeds"], "x", "a name")
+        svg(claim_figures((), {}, Plots(), DRAWINGS["R1"])["seeds"], "x", "a name")
         assert dict(matplotlib.rcParams) == before
     assert plt.get_fignums() == [], "nothing stays open"
 
@@ -362,7 +367,7 @@ def test_figures_that_cannot_be_made_say_so(tmp_path):
     with pytest.raises(
         UserError, match=r"unknown kind of figure 'r\.gif'; allowed endings: \.svg, \.pdf, \.png"
     ):
-        write_figure(claim_figures("R1", (), {}, Plots())["seeds"], tmp_path / "r.gif")
+        write_figure(claim_figures((), {}, Plots(), DRAWINGS["R1"])["seeds"], tmp_path / "r.gif")
     with pytest.raises(
         UserError,
         match=r"nothing to draw for R3 at the scale quick; make it with 'mnemoscope run remember",

@@ -17,12 +17,13 @@ from mnemoscope.models import ModelConfig
 from mnemoscope.probes.walk import walk
 from mnemoscope.report.walk import latex, markdown, page, text, write_pdf
 from mnemoscope.report.walk.cells import MOST, number
+from mnemoscope.report.walk.choose import parse_prompt
 from mnemoscope.report.walk.latex import equation
 from mnemoscope.report.walk.page import equation as on_page
 from mnemoscope.report.walk.plane import cut, plane
 from mnemoscope.report.walk.text import WIDTH, blocks
 from mnemoscope.store import Store
-from mnemoscope.studies.library.walk.chosen import tokens_of
+from mnemoscope.studies.library.walk.command import command as walk_command
 from mnemoscope.tasks import Cycle, Permutation
 from mnemoscope.training.spec import Spec
 
@@ -217,8 +218,8 @@ def test_same_walk_same_bytes():
 )
 def test_prompts_that_cannot_be(prompt, message):
     with pytest.raises(UserError, match=re.escape(message)):
-        tokens_of(("A", "B", "C"), 3, prompt)
-    assert tokens_of(("A", "B", "C"), 3, "C a B".replace("a", "A")) == [2, 0, 1]
+        parse_prompt(("A", "B", "C"), 3, prompt)
+    assert parse_prompt(("A", "B", "C"), 3, "C a B".replace("a", "A")) == [2, 0, 1]
 
 
 def test_any_stored_run_can_be_walked(tmp_path, capsys):
@@ -226,7 +227,7 @@ def test_any_stored_run_can_be_walked(tmp_path, capsys):
         task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), steps=3, batch=4
     )
     run = load_or_train(Store(tmp_path), spec, range(2))
-    cli.walk(run=run.spec.digest()[:6], seed=1, prompt="1 2 3", store=tmp_path)
+    walk_command(run=run.spec.digest()[:6], seed=1, prompt="1 2 3", store=tmp_path)
     printed = capsys.readouterr().out
     # the title takes two lines
     assert " ".join(printed.split()).startswith(
@@ -240,7 +241,7 @@ def test_any_stored_run_can_be_walked(tmp_path, capsys):
     listed = capsys.readouterr().out
     assert "cycle length=3 n_symbols=3" in listed
     assert "permutation" in listed
-    cli.walk(run=run.spec.digest(), format="html", out=tmp_path / "w.html", store=tmp_path)
+    walk_command(run=run.spec.digest(), format="html", out=tmp_path / "w.html", store=tmp_path)
     assert (tmp_path / "w.html").read_text().startswith("<!doctype html>")
     for arguments, message in (
         ({"run": "nothing"}, "no stored run starts with 'nothing'; there are: "),
@@ -251,7 +252,7 @@ def test_any_stored_run_can_be_walked(tmp_path, capsys):
         ({"run": run.spec.digest(), "out": tmp_path / "no" / "w.txt"}, "cannot write"),
     ):
         with pytest.raises(UserError, match=message):
-            cli.walk(store=tmp_path, **arguments)
+            walk_command(store=tmp_path, **arguments)
 
 
 def test_without_a_tex_engine_one_line_says_so(tmp_path, monkeypatch):

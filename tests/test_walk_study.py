@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from planted import SEEDS, evidence_of, planted, rows_of, silent
 
-from mnemoscope.studies.claims import SCALES
 from mnemoscope.studies.library.walk import judges, published
 from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, build_conditions
+from mnemoscope.studies.scales import SCALES
 from mnemoscope.tasks import Cycle
 
 

@@ -15,14 +15,14 @@ from typing import Any
 import tyro
 
 from mnemoscope.cli.exchange import export, import_
-from mnemoscope.cli.grid import memories
 from mnemoscope.cli.ledgers import compare, figure, ledger, show
 from mnemoscope.cli.profiling import profile
 from mnemoscope.cli.store import check, runs
 from mnemoscope.cli.studies import list_, run
-from mnemoscope.cli.visualize import explore, site, walk
+from mnemoscope.cli.visualize import explore, site
 from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.legacy import OPTION_NAMES
+from mnemoscope.studies.discover import load_commands
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_,
@@ -31,16 +31,16 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": show,
     "compare": compare,
     "runs": runs,
-    "walk": walk,
     "site": site,
     "explore": explore,
     "figure": figure,
-    "memories": memories,
     "profile": profile,
     "check": check,
     "export": export,
     "import": import_,
 }
+# a study's own command has its name
+COMMANDS |= load_commands()
 DESCRIPTION = (
     "Grow memory in tiny transformers, look inside while it forms, and put what papers say about "
     "it to the test."

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from mnemoscope.cli.options import DEFAULT_STORE, Scale, StoreDir
+from mnemoscope.cli.options import DEFAULT_STORE, StoreDir
 from mnemoscope.core.errors import UserError
+from mnemoscope.studies.scales import Scale
 
 if TYPE_CHECKING:
     from mnemoscope.exchange.tables import Tables

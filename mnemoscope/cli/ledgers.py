@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from mnemoscope.cli.console import make_console
-from mnemoscope.cli.options import DEFAULT_STORE, Scale, StoreDir
+from mnemoscope.cli.options import DEFAULT_STORE, StoreDir
 from mnemoscope.core.errors import UserError
+from mnemoscope.studies.scales import Scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from mnemoscope.studies.claims import Study
 
 
 def ledger(
@@ -160,7 +163,7 @@ def figure(
         if any(entry.id == name for entry in book.claims)
     ]
     at = scale or ("full" if "full" in judged_at else "quick")
-    drawn = _draw(study.name, name, at, store) if at in judged_at else {}
+    drawn = _draw(study, name, at, store) if at in judged_at else {}
     if not drawn:
         raise UserError(
             f"nothing to draw for {name} at the scale {at}; make it with "
@@ -173,16 +176,17 @@ def figure(
         print(f"Written: {path}")
 
 
-def _draw(study: str, claim: str, scale: Scale, store: Path) -> "dict[str, Figure]":
+def _draw(study: "Study", claim: str, scale: Scale, store: Path) -> "dict[str, Figure]":
     """The figures of a judged claim by kind, that of its seeds first."""
-    from mnemoscope.report.figures import claim_figures
+    from mnemoscope.report.figures import claim_figures, load_drawings
     from mnemoscope.report.results import evidence, read_plots
     from mnemoscope.studies.claims import Plots
     from mnemoscope.studies.presentation import load_panels
 
-    by_seed = evidence(store, study, scale).get(claim, {})
-    plots = read_plots(store, study, scale).get(claim, Plots())
-    return claim_figures(claim, load_panels(study).get(claim, ()), by_seed, plots)
+    by_seed = evidence(store, study.name, scale).get(claim, {})
+    plots = read_plots(store, study.name, scale).get(claim, Plots())
+    panels = load_panels(study).get(claim, ())
+    return claim_figures(panels, by_seed, plots, load_drawings(study).get(claim))
 
 
 def _study_names(study: str) -> list[str]:

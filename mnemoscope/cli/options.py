@@ -2,14 +2,12 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from mnemoscope.core.errors import UserError
 
-# the same as `mnemoscope.studies.claims.Scale`, whose import would load JAX before `--help`
-Scale = Literal["quick", "full"]
 StoreDir = Annotated[
     Path,
     tyro.conf.arg(name="store", metavar="DIR", help="Folder of finished runs and ledgers."),

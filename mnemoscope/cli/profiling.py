@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from mnemoscope.cli.console import make_console
-from mnemoscope.cli.options import MAX_SEEDS, Scale
+from mnemoscope.cli.options import MAX_SEEDS
 from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.studies.scales import Scale
 
 if TYPE_CHECKING:
     pass
@@ -36,7 +37,7 @@ def profile(
     if not 0 <= seeds <= MAX_SEEDS:
         raise UserError(f"--seeds must be 1 to {MAX_SEEDS:,} (or 0 for the default), got {seeds}")
 
-    from mnemoscope.execution.local import use_all_devices
+    from mnemoscope.execution.machine import use_all_devices
 
     use_all_devices()  # before anything asks JAX for its devices
     from mnemoscope.report.speed import print_profile

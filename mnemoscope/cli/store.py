@@ -202,7 +202,7 @@ def _print_damage(store: "Store", found: "list[Damage]") -> None:
 
 def _repair(store: "Store", damaged: "list[Damage]") -> None:
     """Take out damaged findings and ledgers, then train damaged runs again."""
-    from mnemoscope.execution.local import compile_cache_dir, use_all_devices
+    from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
 
     use_all_devices(cache=compile_cache_dir())
     rows = {row.id: row for row in store.rows()}
@@ -251,7 +251,7 @@ def _repair_run(store: "Store", damage: "Damage", row: "RunRow") -> None:
 
 def _retrain(store: "Store", n_seeds: int) -> None:
     """Train stored seeds again, chosen at random, and compare what comes out."""
-    from mnemoscope.execution.local import compile_cache_dir, use_all_devices
+    from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
     from mnemoscope.execution.retrain import choose_seeds, retrain_seed
 
     use_all_devices(cache=compile_cache_dir())

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import tyro
 
 from mnemoscope.cli.console import make_console
-from mnemoscope.cli.options import DEFAULT_STORE, Scale, StoreDir, check_seeds
+from mnemoscope.cli.options import DEFAULT_STORE, StoreDir, check_seeds
 from mnemoscope.core.errors import UserError
+from mnemoscope.core.theme import Verdict
+from mnemoscope.studies.scales import SCALES, Scale
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +40,7 @@ def _claims_table(study: "Study", store: Path) -> "Table":
     from rich.table import Table
 
     from mnemoscope.report.results import ledgers
-    from mnemoscope.report.tables import VERDICT_STYLE
+    from mnemoscope.report.tables import styled
 
     table = Table(
         "claim",
@@ -50,17 +52,16 @@ def _claims_table(study: "Study", store: Path) -> "Table":
         caption=f"paper: {study.paper}",
         caption_justify="left",
     )
-    verdicts = {
+    verdicts: dict[tuple[Scale, str], Verdict] = {
         (scale, entry.id): entry.verdict
         for scale, book in ledgers(store, study.name).items()
         for entry in book.claims
     }
     for test in study.tests:
         cells = []
-        for scale in ("quick", "full"):
-            verdict = verdicts.get((scale, test.claim.id), "-")
-            style = VERDICT_STYLE.get(verdict)
-            cells.append(f"[{style}]{verdict}[/]" if style else verdict)
+        for scale in SCALES:
+            verdict = verdicts.get((scale, test.claim.id))
+            cells.append(styled(verdict) if verdict else "-")
         table.add_row(test.claim.id, *cells, test.claim.statement)
     return table
 
@@ -107,7 +108,7 @@ def run(
         each.conditions(scale)
     _check_options(seeds, follow, cluster, block_timeout)
 
-    from mnemoscope.execution.local import compile_cache_dir, use_all_devices
+    from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
     from mnemoscope.store import Store
 
     opened = Store(store)

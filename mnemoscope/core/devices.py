@@ -40,6 +40,8 @@ def use_all_cores(at_most: int | None = None) -> None:
     global _shown
     if _is_said(by_others_than=_shown):
         return
+    if at_most is None and _shown != UNSAID:
+        return  # said already, perhaps with a number
     cores = available_cores()
     wanted = min(cores, at_most or cores)
     try:

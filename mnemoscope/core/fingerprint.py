@@ -25,6 +25,7 @@ import numpy as np
 
 from mnemoscope import __version__
 from mnemoscope.core.config import Strict
+from mnemoscope.core.imports import AS_IMPORTED, names_of
 
 PACKAGE = Path(__file__).parents[1]
 # what decides a trained number, and what is read while it trains and stored with it
@@ -249,30 +250,24 @@ def code_of(thing: Any) -> str:
 # ---- what trains
 
 
-_AS_IMPORTED: dict[tuple[str, str], Any] = {}
-
-
 def _training_names() -> Iterator[tuple[tuple[str, str], Any]]:
-    """Everything that training modules and their classes define or use, by place and name."""
+    """Everything that the training modules in use, and their classes, define or use."""
     stems = tuple(f"mnemoscope.{part.removesuffix('.py').replace('/', '.')}" for part in TRAINING)
-    for name, module in list(sys.modules.items()):
-        if name not in stems and not name.startswith(tuple(f"{stem}." for stem in stems)):
-            continue
-        for key, value in vars(module).items():
-            if key.startswith("__") or inspect.ismodule(value):
-                continue
-            if inspect.isclass(value) and value.__module__ == name:
-                for member, inside in vars(value).items():
-                    is_ours = not member.startswith(("__", "_abc"))
-                    if is_ours and callable(_inner(inside)):
-                        yield (name, f"{key}.{member}"), inside
-            if callable(value) or isinstance(value, int | float | str | tuple):
-                yield (name, key), value
+    for place, module in list(sys.modules.items()):
+        if place in stems or place.startswith(tuple(f"{stem}." for stem in stems)):
+            for name, value in names_of(module):
+                if _decides(name, value):
+                    yield (place, name), value
 
 
-def note_imported() -> None:
-    """Remember what trains as it was imported; what replaces it is part of the fingerprint."""
-    _AS_IMPORTED.update(_training_names())
+def _decides(name: str, value: Any) -> bool:
+    """Whether what stands under this name may decide a trained number."""
+    _, _, member = name.rpartition(".")
+    if member != name:  # of a class
+        return not member.startswith(("__", "_abc")) and callable(_inner(value))
+    if name.startswith("__") or inspect.ismodule(value):
+        return False
+    return callable(value) or isinstance(value, int | float | str | tuple)
 
 
 def replaced() -> tuple[tuple[str, str], ...]:
@@ -280,7 +275,7 @@ def replaced() -> tuple[tuple[str, str], ...]:
     return tuple(
         (f"{module}.{name}", code_of(value))
         for (module, name), value in sorted(_training_names(), key=lambda item: item[0])
-        if (module, name) in _AS_IMPORTED and _AS_IMPORTED[module, name] is not value
+        if (module, name) in AS_IMPORTED and AS_IMPORTED[module, name] is not value
     )
 
 

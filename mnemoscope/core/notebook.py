@@ -10,12 +10,8 @@ from typing import Any
 
 import numpy as np
 
-VERDICTS = {
-    "reproduced": "#0a8a5a",
-    "partly": "#a87400",
-    "refuted": "#d0432c",
-    "undecided": "#808894",
-}
+from mnemoscope.core.theme import SEED, VERDICTS, Verdict
+
 CELL = "padding: .15em .9em .15em 0; text-align: left; vertical-align: top"
 MOST = 24  # tokens of which attention is still drawn
 
@@ -46,10 +42,9 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> S
     return Safe(f'<table style="border-collapse: collapse">{title}<tr>{top}</tr>{body}</table>')
 
 
-def verdict(name: str) -> Safe:
+def verdict(name: Verdict) -> Safe:
     """A verdict in its color."""
-    color = VERDICTS.get(name, "inherit")
-    return Safe(f'<b style="color: {color}">{escape(name)}</b>')
+    return Safe(f'<b style="color: {VERDICTS[name].either}">{escape(name)}</b>')
 
 
 def numbers(array: Any) -> str:
@@ -76,7 +71,7 @@ def _attention_of_head(head: int, rows: np.ndarray) -> str:
             if weight >= 0.005:
                 marks += (
                     f'<rect x="{c * 10}" y="{r * 10}" width="10" height="10" '
-                    f'fill="#0072b2" fill-opacity="{weight:.3f}"/>'
+                    f'fill="{SEED}" fill-opacity="{weight:.3f}"/>'
                 )
     size = 10 * len(rows)
     frame = (
@@ -110,7 +105,7 @@ def losses(steps: Sequence[int], by_seed: Any) -> Safe:
             if np.isfinite(y)
         )
         lines.append(
-            f'<polyline points="{points}" fill="none" stroke="#0072b2" stroke-opacity=".5"/>'
+            f'<polyline points="{points}" fill="none" stroke="{SEED}" stroke-opacity=".5"/>'
         )
     frame = (
         '<svg width="304" height="84" viewBox="-2 -2 304 84" role="img" '

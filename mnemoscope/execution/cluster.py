@@ -28,13 +28,8 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TrainedBy, trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY
 from mnemoscope.execution.blocks import TRIES, Attempt, Block, ClusterProgress, Lacking, block_size
-from mnemoscope.execution.local import (
-    contiguous_blocks,
-    hardware,
-    select,
-    use_all_devices,
-    versions,
-)
+from mnemoscope.execution.local import contiguous_blocks, select
+from mnemoscope.execution.machine import hardware, use_all_devices, versions
 from mnemoscope.store import Store, arrays_of, check_arrays, run_of
 from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import metrics_of

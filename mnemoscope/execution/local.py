@@ -1,25 +1,20 @@
-"""Where it runs: this machine's devices, and the rule that finished work is never run twice."""
+"""Where it runs: on this machine, by the rule that finished work is never run twice."""
 
 import json
-import os
-import platform
 import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.metadata import version
-from pathlib import Path
 from typing import cast
 
 import jax
 import numpy as np
 
-from mnemoscope import __version__
-from mnemoscope.core.devices import use_all_cores
 from mnemoscope.core.errors import Notice, UserError
-from mnemoscope.core.fingerprint import cpu_model, described, trained_by
+from mnemoscope.core.fingerprint import described, trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY, different_seeds
+from mnemoscope.execution.machine import hardware, versions
 from mnemoscope.store import RunRow, Store, block_id
 from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import metrics_of
@@ -32,18 +27,8 @@ from mnemoscope.training.spec import Spec
 # accelerator needs about a thousand to be busy (BENCHMARKS.md), a CPU core one.
 BLOCK = 256
 ACCELERATOR_BLOCK = 1024
-KEEP_SECONDS = (
-    30  # between two times that a block under way is kept, or 20 times as long as it takes
-)
-
-
-def compile_cache_dir() -> Path:
-    """Where compiled programs are kept: among the user's own caches.
-
-    In a store, one handed over could bring machine code along.
-    """
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    return caches / "mnemoscope" / "compiled"
+# between two times that a block under way is kept, or 20 times as long as that takes
+KEEP_SECONDS = 30
 
 
 class _StoreCheckpointer:
@@ -82,44 +67,6 @@ class _StoreCheckpointer:
     def drop(self) -> None:
         """Forget what was kept: the block is stored."""
         self.store.drop_checkpoint(self.name)
-
-
-def use_all_devices(cache: Path | None = None, at_most: int | None = None) -> None:
-    """What a process does that is Mnemoscope's own: every core works, each on its own.
-
-    Each CPU core is a device of its own, no operation is shared between cores, and compiled
-    programs are kept. Has an effect only before the first computation.
-
-    Args:
-        cache: the folder of compiled programs; without one, what JAX was told before stays.
-        at_most: show so many cores, if there are more.
-    """
-    # two cores working on one small product wait for each other longer than they work
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "multi_thread_eigen" not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
-    use_all_cores(at_most)
-    if cache is not None:
-        jax.config.update("jax_compilation_cache_dir", str(cache))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-
-
-def hardware() -> str:
-    """The machine in words: devices, and the processor they sit beside."""
-    devices = jax.devices()
-    cpu = cpu_model()
-    cores = os.cpu_count() or 1
-    if devices[0].platform == "cpu":
-        return f"{cores} cores of {cpu}"
-    return f"{len(devices)} x {devices[0].device_kind}, {cores} cores of {cpu}"
-
-
-def versions() -> dict[str, str]:
-    """The versions that a number may depend on."""
-    found = {"mnemoscope": __version__, "python": platform.python_version()}
-    for package in ("jax", "jaxlib", "optax", "numpy", "scipy"):
-        found[package] = version(package)
-    return found
 
 
 def contiguous_blocks(seeds: Sequence[int], most: int) -> list[list[int]]:
@@ -254,7 +201,7 @@ def _train(
         except jax.errors.JaxRuntimeError as error:
             if OUT_OF_MEMORY not in str(error):
                 raise
-            blocks[:0] = _halves(block, error)
+            blocks[:0] = _halve_block(block, error)
             continue
         finally:
             if sink:
@@ -267,7 +214,7 @@ def _train(
         behind += len(block) * spec.steps
 
 
-def _halves(block: list[int], error: Exception) -> list[list[int]]:
+def _halve_block(block: list[int], error: Exception) -> list[list[int]]:
     """Two blocks in place of one that does not fit the memory, as `error` said; with a warning."""
     if len(block) == 1:
         raise UserError(f"one seed of this Spec does not fit the memory of {hardware()}") from error

@@ -12,9 +12,10 @@ from importlib import resources
 from typing import Any
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.explorer.pack import ExplorerRun, pack_run
+from mnemoscope.explorer.pack import pack_run
+from mnemoscope.explorer.runs import ExplorerRun, describe_run
 
-__all__ = ["ExplorerRun", "build_page", "pack_run"]
+__all__ = ["ExplorerRun", "build_page", "describe_run", "pack_run"]
 
 # in this order: what comes later may change what came before
 STYLE_SHEETS = ("theme.css", "controls.css", "figures.css", "walk.css", "media.css")

@@ -11,7 +11,6 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -20,15 +19,15 @@ import numpy as np
 
 from mnemoscope.core.axes import Array, Params
 from mnemoscope.core.errors import UserError
-from mnemoscope.core.fingerprint import described, source_fingerprint
+from mnemoscope.core.fingerprint import TRAINING, described, source_fingerprint
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.explorer.adapters import get_adapter
+from mnemoscope.explorer.runs import ExplorerRun
 from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
 from mnemoscope.models.support import ANY, Support
 from mnemoscope.probes.ablation import cases, edits
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.store import Store
-from mnemoscope.studies.runner import SHARED
 from mnemoscope.training.run import Run
 
 MAX_TOKENS = 128  # the page draws one button and one bar for each token
@@ -36,25 +35,6 @@ MAX_FINAL_WEIGHTS = 1_000_000  # numbers in the weights of seeds that are there 
 
 # a metric's value by seed, or by seed and snapshot
 Metrics = dict[str, list]
-
-
-@dataclass(frozen=True)
-class ExplorerRun:
-    """A run for the explorer.
-
-    Attributes:
-        id: What addresses of the page call it: the start of its digest will do.
-        name: What the page calls it.
-        about: One sentence below the name.
-        run: The run itself.
-        carried: Seeds that go along with every snapshot; the others with their end alone.
-    """
-
-    id: str
-    name: str
-    about: str
-    run: Run
-    carried: tuple[int, ...]
 
 
 @fixed_numerics()
@@ -208,7 +188,7 @@ def _measure_skills(explorer_run: ExplorerRun, store: Store | None) -> tuple[Met
 def _skills_key(explorer_run: ExplorerRun) -> str:
     """What the skills of a run are stored under: the code that measures them, and what it reads."""
     run = explorer_run.run
-    code = source_fingerprint(*SHARED, "explorer/adapters.py")
+    code = source_fingerprint(*TRAINING, "probes", "explorer/adapters.py")
     origins = described(run.origins)
     text = f"{code} {run.spec.digest()} {run.seeds} {explorer_run.carried} {origins}"
     return f"explorer {hashlib.sha256(text.encode()).hexdigest()}"

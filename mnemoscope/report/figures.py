@@ -8,7 +8,7 @@ Ito's, told apart by color-blind readers.
 import hashlib
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,13 @@ from typing import Any
 import numpy as np
 
 from mnemoscope.core.errors import UserError
+from mnemoscope.core.theme import INK, PUBLISHED, SEED
 from mnemoscope.report.output import writing
 from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure, panels_of
-from mnemoscope.studies.claims import Plots
-from mnemoscope.studies.library.walk import published
+from mnemoscope.studies.claims import Plots, Study
+from mnemoscope.studies.folder import load_part
 from mnemoscope.studies.presentation import Panel
 
-INK = "#1c1e21"
-SEED = "#0072b2"
-PUBLISHED = "#d55e00"
 FORMATS = ("svg", "pdf", "png")
 # spreads dots evenly without chance: the fractional parts of its multiples
 GOLDEN = (5**0.5 - 1) / 2
@@ -47,6 +45,15 @@ STYLE = {
     "axes.facecolor": "none",
 }
 MARK = r'<use href="[^"]*" x="[^"]*" y="[^"]*"'  # one mark of a series in an SVG
+
+
+Drawing = Callable[[], Any]  # makes a Matplotlib figure
+
+
+def load_drawings(study: Study) -> Mapping[str, Drawing]:
+    """The drawings of what is exact by claim, from the `drawings.py` in the study's folder."""
+    part = load_part(study.package, "drawings")
+    return part.DRAWINGS if part else {}
 
 
 @contextmanager
@@ -135,99 +142,22 @@ def _dots(ax: Any, panel: Panel, series: Mapping[str, np.ndarray]) -> None:
     ax.grid(axis="x", color=INK, alpha=0.15, lw=0.8)
 
 
-def _eliminator() -> Any:
-    """R1: what the eliminator pays at each step."""
-    figure, [[ax]] = panels_of(1, 1, (7.0, 2.1))
-    paid = np.log(np.arange(5, 0, -1))
-    mean = paid.mean()
-    guess = np.log(5)
-    ax.bar(range(1, 6), paid, color=SEED, width=0.6)
-    ax.axhline(mean, color=INK, lw=1.2)
-    ax.text(5.45, mean + 0.04, f"mean {mean:.4f}", ha="right", va="bottom")
-    ax.axhline(guess, color=INK, lw=1, ls=":")
-    ax.text(5.45, guess + 0.04, f"guessing, ln 5 = {guess:.4f}", ha="right", va="bottom")
-    ax.set(xlabel="step", ylabel="nats", ylim=(0, 1.9))
-    return figure
-
-
-def _counts() -> Any:
-    """R2: the sequences of trained and of held-out mappings."""
-    figure, [[ax]] = panels_of(1, 1, (7.0, 1.1))
-    trained = 96 * 120
-    held = 24 * 120
-    style = {"ha": "center", "va": "center", "color": "white"}
-    ax.barh([0], [trained], color=SEED)
-    ax.barh([0], [held], left=[trained], color=PUBLISHED)
-    ax.text(trained // 2, 0, "96 trained mappings: 11,520", **style)
-    ax.text(trained + held // 2, 0, "24 held out:\n2,880", **style)
-    ax.set(xlabel="sequences", yticks=[], xlim=(0, 14400))
-    return figure
-
-
-def _published_sums() -> Any:
-    """W3: embedding plus position, as published."""
-    figure, [[ax]] = panels_of(1, 1, (4.2, 3.4))
-    for i, name in enumerate(published.NAMES):
-        token = published.W_E[i]
-        place = published.W_POS[i]
-        said = published.INPUTS[i]
-        ax.annotate("", token, (0, 0), arrowprops={"arrowstyle": "->", "color": SEED})
-        ax.annotate("", token + place, token, arrowprops={"arrowstyle": "->", "color": INK})
-        ax.plot(*said, ls="", marker="x", ms=8, mew=2, color=PUBLISHED)
-        ax.annotate(name, said, xytext=(8, 4), textcoords="offset points")
-    ax.plot([], [], color=SEED, label="embedding")
-    ax.plot([], [], color=INK, label="position")
-    ax.plot([], [], ls="", marker="x", mew=2, color=PUBLISHED, label="published input")
-    ax.legend(frameon=False, fontsize=8, loc="lower right")
-    ax.set(aspect="equal", xlabel="first dimension", ylabel="second dimension")
-    ax.set(xlim=(-3, 2.6), ylim=(-1.4, 2.9))
-    return figure
-
-
-def _published_directions() -> Any:
-    """W4: which token wins where under the published output matrix, and three directions."""
-    figure, [[ax]] = panels_of(1, 1, (4.2, 3.4))
-    angles = np.linspace(-np.pi, np.pi, 2000)
-    winners = (published.W_U @ np.stack([np.cos(angles), np.sin(angles)])).argmax(axis=0)
-    for token, color in enumerate((SEED, "#e69f00", "#009e73")):
-        sector = angles[winners == token]
-        turn = np.flatnonzero(np.diff(sector) > 0.1)
-        for part in np.split(sector, turn + 1):
-            ax.fill([0, *3 * np.cos(part)], [0, *3 * np.sin(part)], color=color, alpha=0.25, lw=0)
-        middle = np.angle(np.exp(1j * sector).mean())
-        label = f"read as {published.NAMES[token]}"
-        ax.text(1.7 * np.cos(middle), 1.7 * np.sin(middle), label, ha="center", va="center")
-    sides = {"A": "left", "B": "left", "C": "right"}  # the arrows of A and C are close
-    for name, direction in zip(published.NAMES, published.DIRECTIONS, strict=True):
-        end = 2.6 * np.array(direction) / np.hypot(*direction)
-        ax.annotate("", end, (0, 0), arrowprops={"arrowstyle": "->", "color": INK, "lw": 1.5})
-        ax.annotate(f"said: {name}", end * 1.04, ha=sides[name])
-    ax.set(aspect="equal", xlabel="first dimension", ylabel="second dimension")
-    ax.set(xlim=(-3.1, 3.1), ylim=(-3.1, 3.1))
-    return figure
-
-
-EXACT = {
-    "R1": _eliminator,
-    "R2": _counts,
-    "W3": _published_sums,
-    "W4": _published_directions,
-}
-
-
 @style()
 def claim_figures(
-    claim: str, panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]], plots: Plots
+    panels: Sequence[Panel],
+    by_seed: Mapping[str, Sequence[float]],
+    plots: Plots,
+    drawing: Drawing | None = None,
 ) -> dict[str, Any]:
     """A claim's figures by kind: its seeds, its curves, its attention maps, its grids.
 
     None where it was not judged.
 
     Args:
-        claim: Its id.
         panels: How its series are drawn.
         by_seed: Each seed's outcomes, by series.
         plots: Curves, maps and grids.
+        drawing: Draws what is exact, in the place of seeds.
     """
     found: dict[str, Any] = {}
     # between two dollars Matplotlib reads a formula, and fails on one that is none
@@ -239,8 +169,8 @@ def claim_figures(
     def of(kind: str) -> list[Panel]:
         return [panel for panel in panels if panel.kind == kind]
 
-    if claim in EXACT:
-        found["seeds"] = EXACT[claim]()
+    if drawing:
+        found["seeds"] = drawing()
     elif by_seed:
         found["seeds"] = seeds_figure(of("seeds"), by_seed)
     if plots.curves:
@@ -331,7 +261,7 @@ def svg(figure: Any, salt: str, label: str) -> str:
     text = _lighter(text, salt)
     text = text.replace(INK, "currentColor")
     text = text.replace(SEED, f"var(--seed, {SEED})")
-    text = text.replace(PUBLISHED, f"var(--source, {PUBLISHED})")
+    text = text.replace(PUBLISHED, f"var(--published, {PUBLISHED})")
     name = escape(label, quote=True)
     return text.replace("<svg", f'<svg role="img" aria-label="{name}"', 1)
 

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from mnemoscope.core.errors import UserError
+from mnemoscope.core.theme import INK, SERIES
 from mnemoscope.studies.claims import AttentionMap, Curve, Grid
 from mnemoscope.studies.presentation import Panel
 
-INK = "#1c1e21"
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
 COLUMNS = 3  # panels beside each other
 POINTS = 50  # of a curve: more would weigh on the page and not be seen
 FEW = 10  # points of a curve, below which each is marked
@@ -90,11 +89,11 @@ def curves_figure(panels: Sequence[Panel], curves: Mapping[str, Curve]) -> Any:
     rows = -(-len(shown) // columns)
     figure, axes = panels_of(rows, columns, (7.0, 0.5 + 2.1 * rows))
     labels = list(dict.fromkeys(_label(name) for _, names in shown for name in names))
-    colors = {label: COLORS[i % len(COLORS)] for i, label in enumerate(labels)}
-    together = len(labels) <= len(COLORS)
+    colors = {label: SERIES[i % len(SERIES)] for i, label in enumerate(labels)}
+    together = len(labels) <= len(SERIES)
     for ax, (panel, names) in zip(axes.flat, shown, strict=False):
         for i, name in enumerate(names):
-            color = colors[_label(name)] if together else COLORS[i % len(COLORS)]
+            color = colors[_label(name)] if together else SERIES[i % len(SERIES)]
             _line(ax, curves[name], _label(name), color)
         _curve_axes(ax, panel)
         if not together and len(names) > 1:
@@ -147,7 +146,7 @@ def maps_figure(maps: Mapping[str, AttentionMap]) -> Any:
             for column, weight in enumerate(weights[: row + 1]):
                 if weight >= 0.02:
                     cells.append((column, row))
-                    faces.append((*to_rgb(COLORS[0]), min(weight, 1.0)))
+                    faces.append((*to_rgb(SERIES[0]), min(weight, 1.0)))
         _add_squares(ax, cells, facecolors=faces, lw=0)
         n = len(found.tokens)
         ends = [-0.5, n - 0.5]
@@ -184,7 +183,7 @@ def grids_figure(panels: Sequence[Panel], grids: Mapping[str, Grid]) -> Any:
     figure, axes = panels_of(rows, columns, (7.0, rows * (1.1 + 0.24 * tallest)))
     labels = list(dict.fromkeys(label for _, name in shown for label in grids[name].lines))
     # the first color is that of the squares
-    colors = {label: COLORS[1 + i % (len(COLORS) - 1)] for i, label in enumerate(labels)}
+    colors = {label: SERIES[1 + i % (len(SERIES) - 1)] for i, label in enumerate(labels)}
     for ax, (panel, name) in zip(axes.flat, shown, strict=False):
         grid = grids[name]
         _squares(ax, panel, grid, write=columns * len(grid.columns) <= LEGIBLE)
@@ -225,7 +224,7 @@ def _squares(ax: Any, panel: Panel, grid: Grid, *, write: bool) -> None:
         part = 0.0  # what is below the scale (zero on a logarithmic one) has its lowest color
         if low < v and low < high:
             part = min(1.0, (scale(v) - scale(low)) / (scale(high) - scale(low)))
-        return (*to_rgb(COLORS[0]), 0.04 + (FULLEST - 0.04) * float(part))
+        return (*to_rgb(SERIES[0]), 0.04 + (FULLEST - 0.04) * float(part))
 
     faces = [(0.0, 0.0, 0.0, 0.0) if v is None else color(v) for *_, v in cells]
     edge = (*to_rgb(INK), 0.12)

@@ -17,7 +17,7 @@ from rich.progress import (
 )
 
 from mnemoscope.execution.cluster import ClusterProgress
-from mnemoscope.report.tables import VERDICT_STYLE
+from mnemoscope.report.tables import styled
 from mnemoscope.studies.claims import Condition, Finding
 
 
@@ -131,6 +131,5 @@ class Live:
     def judged(self, claim_id: str, finding: Finding) -> None:
         """Leave a claim's verdict behind."""
         self.progress.advance(self.overall, self.judge_cost)
-        style = VERDICT_STYLE[finding.verdict]
-        verdict = f"[{style}]{finding.verdict:<10}[/]"
+        verdict = styled(finding.verdict, f"{finding.verdict:<10}")
         self.progress.print(f"  {claim_id:<5} {verdict} {finding.sentence}", highlight=False)

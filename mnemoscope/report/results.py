@@ -10,7 +10,8 @@ from typing import TypeVar
 from mnemoscope.core.errors import UserError, parsed, short
 from mnemoscope.core.legacy import PLOTS_FILE
 from mnemoscope.store import integrity_error
-from mnemoscope.studies.claims import SCALES, Ledger, Plots, Scale, Series
+from mnemoscope.studies.claims import Ledger, Plots, Scale, Series
+from mnemoscope.studies.scales import SCALES
 
 T = TypeVar("T")
 

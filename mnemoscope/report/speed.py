@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from mnemoscope.execution.local import hardware
+from mnemoscope.execution.machine import hardware
 from mnemoscope.models.rewrites.table import REWRITES, choose_rewrite
 from mnemoscope.training.profile import Profile
 

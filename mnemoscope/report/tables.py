@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mnemoscope.studies.claims import Entry, Ledger, Verdict
+from mnemoscope.core.theme import VERDICTS, Verdict
+from mnemoscope.studies.claims import Entry, Ledger
 
-VERDICT_STYLE = {"reproduced": "green", "partly": "yellow", "refuted": "red", "undecided": "dim"}
 COLUMNS = {  # of a ledger in the terminal, and how wide each may be
     "claim": {"no_wrap": True},
     "verdict": {"no_wrap": True},
@@ -24,9 +24,9 @@ COLUMNS = {  # of a ledger in the terminal, and how wide each may be
 }
 
 
-def styled(verdict: Verdict) -> str:
-    """A verdict in its color, in Rich's markup."""
-    return f"[{VERDICT_STYLE[verdict]}]{verdict}[/]"
+def styled(verdict: Verdict, text: str = "") -> str:
+    """A verdict in its color, in Rich's markup; or a text that begins with it."""
+    return f"[{VERDICTS[verdict].terminal}]{text or verdict}[/]"
 
 
 def none(entry: Entry) -> str:
@@ -37,7 +37,7 @@ def none(entry: Entry) -> str:
 def summary(ledger: Ledger) -> str:
     """How many claims got which verdict, in words."""
     counts = Counter(entry.verdict for entry in ledger.claims)
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICT_STYLE if counts[verdict])
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
 
 
 def _seeds(entry: Entry) -> str:
@@ -137,12 +137,11 @@ def print_claim(
     seeds = f"none: {none(entry)}"
     if entry.seeds:
         seeds = f"{entry.seeds}, of which {entry.failed_seeds} diverged"
-    style = VERDICT_STYLE[entry.verdict]
     rows = {
         "claim": escape(entry.statement),
         "paper": escape(entry.source_figure),
         "criterion": escape(entry.criterion),
-        "verdict": f"[{style}]{escape(f'{entry.verdict} ({ledger.scale} scale)')}[/]",
+        "verdict": styled(entry.verdict, f"{entry.verdict} ({ledger.scale} scale)"),
         "value": escape(entry.number()),
         "seeds": escape(seeds),
         "found": escape(entry.sentence),

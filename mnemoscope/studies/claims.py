@@ -3,14 +3,12 @@
 What is claimed, how it would be settled, and what was measured.
 """
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
@@ -20,15 +18,15 @@ from mnemoscope.core.axes import Float
 from mnemoscope.core.config import Strict
 from mnemoscope.core.errors import UserError, in_one_line, short, unknown
 from mnemoscope.core.legacy import series_name
+from mnemoscope.core.theme import Verdict
+from mnemoscope.studies.folder import read_toml
+from mnemoscope.studies.scales import Scale
 from mnemoscope.training.spec import Spec
 
 if TYPE_CHECKING:
     from mnemoscope.studies.evidence import Evidence
     from mnemoscope.tasks import Corpus
 
-Verdict = Literal["reproduced", "partly", "refuted", "undecided"]
-Scale = Literal["quick", "full"]
-SCALES: tuple[Scale, ...] = ("quick", "full")
 SeriesName = Annotated[str, AfterValidator(series_name)]  # ledgers of 0.1 have other names
 
 
@@ -284,6 +282,8 @@ class Study:
     paper: str  # its title and authors
     conditions: Callable[[Scale], dict[str, Condition]]  # what is trained at a scale, by name
     tests: tuple[ClaimTest, ...]  # one for each claim
+    # the folder that has the files of this study (`mnemoscope.studies.library`), as Python names it
+    package: str | None = None
     explore: tuple[str, ...] = ()  # conditions whose quick runs the site's explorer carries
     # the same conditions on a text of the user's
     on_text: Callable[[Scale, "Corpus"], dict[str, Condition]] | None = None
@@ -304,8 +304,11 @@ class Study:
         return tuple(test for test in self.tests if not ids or test.claim.id in ids)
 
 
-def load_claims(study: str) -> dict[str, Claim]:
-    """The claims of a study by id, from the `claims.toml` in its folder."""
-    folder = resources.files(f"mnemoscope.studies.library.{study}")
-    text = folder.joinpath("claims.toml").read_text(encoding="utf-8")
-    return {name: Claim(id=name, **fields) for name, fields in tomllib.loads(text).items()}
+def load_claims(package: str | None) -> dict[str, Claim]:
+    """The claims of a study by id, from the `claims.toml` in its folder.
+
+    Args:
+        package: the study's folder as Python names it; `__package__` inside the study.
+    """
+    by_id = read_toml(package or "", "claims.toml")
+    return {name: Claim(id=name, **fields) for name, fields in by_id.items()}

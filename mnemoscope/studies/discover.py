@@ -1,41 +1,90 @@
-"""The studies by name, and the same studies on a text or a language model of the user's."""
+"""The studies by name, and the same studies on a text or a language model of the user's.
+
+Every folder of `mnemoscope.studies.library` that has a `claims.toml` is a study. A study is loaded
+when it is asked for: names, claims and commands are known without JAX.
+"""
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
+from importlib import import_module, resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mnemoscope.core.errors import UserError, unknown
-from mnemoscope.studies.claims import Condition, Scale, Study
-from mnemoscope.studies.library.birth import STUDY as BIRTH
-from mnemoscope.studies.library.facts import STUDY as FACTS
-from mnemoscope.studies.library.hops import STUDY as HOPS
-from mnemoscope.studies.library.language import STUDY as LANGUAGE
-from mnemoscope.studies.library.memories import STUDY as MEMORIES
-from mnemoscope.studies.library.noise import STUDY as NOISE
-from mnemoscope.studies.library.remember import STUDY as REMEMBER
-from mnemoscope.studies.library.walk import STUDY as WALK
-from mnemoscope.tasks import read_corpus
+from mnemoscope.studies.folder import load_part, read_toml
 
-_ALL = (REMEMBER, WALK, BIRTH, MEMORIES, FACTS, NOISE, HOPS, LANGUAGE)
-STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
+if TYPE_CHECKING:
+    from mnemoscope.studies.claims import Condition, Study
+    from mnemoscope.studies.scales import Scale
+
+LIBRARY = "mnemoscope.studies.library"
 
 
-def find_study(name: str) -> Study:
+class Library(Mapping[str, "Study"]):
+    """The studies in the folders of a package, by name."""
+
+    def __init__(self, package: str):
+        self.package = package
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of all folders that hold a study, in the order of their pages."""
+        folders = resources.files(self.package).iterdir()
+        names = [each.name for each in folders if each.joinpath("claims.toml").is_file()]
+        return tuple(sorted(names, key=self._place))
+
+    def _place(self, name: str) -> tuple[int, str]:
+        """Where a study stands among all."""
+        return read_toml(f"{self.package}.{name}", "page.toml")["order"], name
+
+    def __getitem__(self, name: str) -> "Study":
+        if name not in self.names:
+            raise KeyError(name)
+        return import_module(f"{self.package}.{name}.study").STUDY
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+STUDIES: Mapping[str, "Study"] = Library(LIBRARY)
+
+
+def find_study(name: str) -> "Study":
     """The study of this name."""
     if name not in STUDIES:
         raise UserError(unknown("study", name, STUDIES))
     return STUDIES[name]
 
 
-def find_claim(claim_id: str) -> tuple[Study, str]:
+def find_claim(claim_id: str) -> tuple["Study", str]:
     """The study that has this claim."""
-    known = {test.claim.id: study for study in STUDIES.values() for test in study.tests}
+    known = {
+        each: name for name in STUDIES for each in read_toml(f"{LIBRARY}.{name}", "claims.toml")
+    }
     if claim_id not in known:
         raise UserError(unknown("claim", claim_id, known))
-    return known[claim_id], claim_id
+    return STUDIES[known[claim_id]], claim_id
 
 
-def on_corpus(study: Study, path: Path) -> Study:
+def load_commands() -> dict[str, Callable[..., None]]:
+    """The commands that studies have, by their name, which is the study's."""
+    found: dict[str, Callable[..., None]] = {}
+    for name in STUDIES:
+        part = load_part(f"{LIBRARY}.{name}", "command")
+        if part:
+            found[name] = part.command
+    return found
+
+
+def on_corpus(study: "Study", path: Path) -> "Study":
     """A study of text on a text file of the user's.
 
     Its ledger is kept apart, under the study's and the file's name and the start of a hash of what
@@ -46,10 +95,12 @@ def on_corpus(study: Study, path: Path) -> Study:
         raise UserError(
             f"study {study.name!r} is not about text, so it takes no --corpus; allowed: {texts}"
         )
+    from mnemoscope.tasks import read_corpus
+
     conditions = study.on_text
     corpus = read_corpus(path)
 
-    def of_corpus(scale: Scale) -> dict[str, Condition]:
+    def of_corpus(scale: "Scale") -> dict[str, "Condition"]:
         try:
             return conditions(scale, corpus)
         except UserError as error:
@@ -65,14 +116,14 @@ def on_corpus(study: Study, path: Path) -> Study:
     )
 
 
-def _name_on(study: Study, path: Path, content: str) -> str:
+def _name_on(study: "Study", path: Path, content: str) -> str:
     """The name of a study of a file of the user's, by the file's name and a hash of its content."""
     stem = re.sub(r"[^0-9A-Za-z._-]", "_", path.stem)
     digest = (content or "unread")[:8]
     return f"{study.name}@{stem}-{digest}"
 
 
-def on_model(study: Study, path: Path) -> Study:
+def on_model(study: "Study", path: Path) -> "Study":
     """A study of a language model on the user's own. Its ledger is kept apart, as for a text."""
     if study.on_model is None:
         those = ", ".join(s.name for s in STUDIES.values() if s.on_model)

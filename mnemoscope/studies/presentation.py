@@ -3,14 +3,14 @@
 The question, the task with an example, the setup, and how seeds are drawn.
 """
 
-import tomllib
 from fnmatch import fnmatchcase
-from importlib import resources
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
 from mnemoscope.core.config import Strict
+from mnemoscope.studies.claims import Study
+from mnemoscope.studies.folder import read_toml
 
 
 class Panel(Strict):
@@ -36,9 +36,18 @@ class Panel(Strict):
         return any(fnmatchcase(name, pattern) for pattern in self.series)
 
 
+class Statement(NamedTuple):
+    """Something the paper says, and whether its own numbers agree."""
+
+    said: str  # by the paper
+    follows: str  # from the published numbers
+    holds: bool  # whether the two agree
+
+
 class StudyPage(Strict):
     """A study in words."""
 
+    order: int  # its place among the studies, lowest first
     question: str  # what the study asks
     task: str  # what the models are trained on
     # the tokens of one sequence, each with what is asked there, if anything
@@ -47,17 +56,12 @@ class StudyPage(Strict):
     beyond: tuple[str, ...]  # what goes beyond the paper, a line each
 
 
-def _read(study: str, file: str) -> dict[str, Any]:
-    folder = resources.files(f"mnemoscope.studies.library.{study}")
-    return tomllib.loads(folder.joinpath(file).read_text(encoding="utf-8"))
-
-
-def load_page(study: str) -> StudyPage:
+def load_page(study: Study) -> StudyPage:
     """The words of a study's page, from the `page.toml` in its folder."""
-    return StudyPage.model_validate(_read(study, "page.toml"))
+    return StudyPage.model_validate(read_toml(study.package or "", "page.toml"))
 
 
-def load_panels(study: str) -> dict[str, tuple[Panel, ...]]:
+def load_panels(study: Study) -> dict[str, tuple[Panel, ...]]:
     """How each claim's seeds are drawn, from the `figures.toml` in the study's folder."""
-    by_claim = _read(study, "figures.toml")
+    by_claim = read_toml(study.package or "", "figures.toml")
     return {claim: tuple(map(Panel.model_validate, each)) for claim, each in by_claim.items()}

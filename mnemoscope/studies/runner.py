@@ -13,9 +13,10 @@ from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from mnemoscope.core.errors import parsed
-from mnemoscope.core.fingerprint import code_of, source_fingerprint, trained_by
+from mnemoscope.core.fingerprint import PACKAGE, code_of, source_fingerprint, trained_by
 from mnemoscope.core.legacy import PLOTS_FILE
-from mnemoscope.execution.local import hardware, load_or_train, precompile, versions
+from mnemoscope.execution.local import load_or_train, precompile
+from mnemoscope.execution.machine import hardware, versions
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import (
     ClaimTest,
@@ -28,6 +29,7 @@ from mnemoscope.studies.claims import (
     Study,
 )
 from mnemoscope.studies.evidence import Evidence
+from mnemoscope.studies.folder import PARTS
 from mnemoscope.training.run import Run
 from mnemoscope.training.sinks import Sink
 from mnemoscope.training.spec import Spec
@@ -86,8 +88,16 @@ def judging_fingerprint(study: Study) -> str:
     """
     modules = [_module_of(test.judge) for test in study.tests]
     folders = {name.split(".")[3] for name in modules if name.startswith(LIBRARY)}
-    own = sorted(f"studies/library/{folder}" for folder in folders)
+    own = [part for folder in sorted(folders) for part in _judging_files(folder)]
     return source_fingerprint(*SHARED, *own)
+
+
+def _judging_files(folder: str) -> list[str]:
+    """What a study's folder has but for how it is shown and asked for."""
+    place = f"studies/library/{folder}"
+    return [
+        f"{place}/{file.name}" for file in (PACKAGE / place).iterdir() if file.stem not in PARTS
+    ]
 
 
 def _module_of(judge: Callable[..., Any]) -> str:

@@ -3,10 +3,15 @@
 const form = document.getElementById("filters");
 const list = document.getElementById("rows");
 const rows = [...list.children];
-const VERDICTS = ["reproduced", "partly", "refuted", "undecided", "none"];
+// the first choice is "all"
+const verdicts = [...form.elements.verdict.options].slice(1).map((option) => option.value);
 
 const byClaim = (row) => Number(row.dataset.order);
-const byVerdict = (row) => VERDICTS.indexOf(row.dataset.verdict) * 1000 + byClaim(row);
+const byVerdict = (row) => rank(row.dataset.verdict) * 1000 + byClaim(row);
+
+function rank(verdict) {
+  return verdicts.includes(verdict) ? verdicts.indexOf(verdict) : verdicts.length;
+}
 
 function isShown({ dataset }, { study, verdict }) {
   return (!study || dataset.study === study) && (!verdict || dataset.verdict === verdict);

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from html import escape
 from itertools import pairwise
 
+from mnemoscope.core.theme import css_variables
 from mnemoscope.probes.walk import Line, Walk
 from mnemoscope.report.walk.cells import cells, head, number, powers
 from mnemoscope.report.walk.plane import Plane, plane
@@ -14,25 +15,6 @@ TOKENS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0
 SIDE = 460  # pixels of the drawing
 
 STYLE = """
-:root {
-  color-scheme: light dark;
-  --ink: #1c1e21;
-  --quiet: #5c6370;
-  --paper: #ffffff;
-  --line: #d8dce2;
-  --band: #f4f6f8;
-}
-
-@media (prefers-color-scheme: dark) {
-  :root {
-    --ink: #e6e8eb;
-    --quiet: #9aa3af;
-    --paper: #16181c;
-    --line: #363b43;
-    --band: #1e2127;
-  }
-}
-
 body {
   font: 16px/1.5 system-ui, sans-serif;
   color: var(--ink);
@@ -117,7 +99,7 @@ thead th + th {
 
 .said {
   background: var(--band);
-  border-left: 3px solid #0072b2;
+  border-left: 3px solid var(--seed);
   padding: .5rem .8rem;
   margin: .9rem 0 0;
 }
@@ -282,7 +264,7 @@ def page(walk: Walk, title: str, digits: int, back: str = "") -> str:
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
+        f"<title>{escape(title)}</title><style>{css_variables()}{STYLE}</style></head><body>",
         f'<p class="key"><a href="{escape(back)}">Back to the overview</a></p>' if back else "",
         f"<h1>{escape(title)}</h1>",
     ]

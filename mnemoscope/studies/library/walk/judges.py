@@ -15,6 +15,7 @@ from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import MIN_SEEDS, Evidence
 from mnemoscope.studies.library.walk import published
 from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, build_conditions
+from mnemoscope.studies.presentation import Statement
 from mnemoscope.studies.statistics import share_verdict
 from mnemoscope.tasks import Cycle
 
@@ -116,7 +117,7 @@ def answers(evidence: Evidence) -> Outcome:
     return Outcome(verdict, share, interval, sentence, by_seed)
 
 
-def _exact(statements: list[published.Statement], sentence: str) -> Outcome:
+def _exact(statements: list[Statement], sentence: str) -> Outcome:
     """Reproduced if all statements hold, refuted if none does, partly in between."""
     held = float(np.mean([s.holds for s in statements]))
     verdict: Verdict = "partly"

@@ -3,9 +3,9 @@
 And its statements about them, worked out again.
 """
 
-from typing import NamedTuple
-
 import numpy as np
+
+from mnemoscope.studies.presentation import Statement
 
 NAMES = ("A", "B", "C")
 W_E = np.array([[1.1988, 1.3633], [-1.8032, -0.7401], [-1.0425, 1.4757]])  # rows A, B, C
@@ -17,16 +17,6 @@ W_U = np.array([[-0.5150, 1.2707], [1.1767, 1.2045], [-0.3778, -0.6578]])  # row
 INPUTS = np.array([[0.8829, 2.3007], [-2.2491, 0.4816], [-1.3090, 2.3885]])
 DIRECTIONS = ((-1.0, 2.5), (1.0, 1.0), (-1.0, 1.75))  # times any t > 0: said to be read as A, B, C
 ROUNDING = 3 * 0.5e-4  # two addends and their sum, each rounded to four digits
-
-
-class Statement(NamedTuple):
-    """Something the paper says, and whether its own numbers agree."""
-
-    said: str
-    follows: str
-    """What follows from the published numbers."""
-    holds: bool
-    """Whether the two agree."""
 
 
 def inputs() -> list[Statement]:

@@ -1,9 +1,5 @@
-"""Which model is walked, and which prompt.
+"""Which model of a run is walked, with which prompt, and how that is called."""
 
-The ABC model, trained when it is not there yet, or any stored run.
-"""
-
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -11,10 +7,7 @@ import numpy as np
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.numerics import fixed_numerics
-from mnemoscope.execution.local import compile_cache_dir, load_or_train, use_all_devices
 from mnemoscope.probes.walk import Walk, walk
-from mnemoscope.store import Store
-from mnemoscope.studies.library.walk.conditions import ABC, build_conditions
 from mnemoscope.tasks import Cycle
 from mnemoscope.training.run import Run
 
@@ -32,33 +25,17 @@ class Chosen:
     """Its number; -1 is the end of training."""
 
 
-def chosen(
-    store: Store,
-    run_id: str,
-    seed: int | None,
-    snapshot: int,
-    progress: Callable[[int, int], None] | None = None,
-) -> Chosen:
+def choose(run: Run, name: str, seed: int | None = None, snapshot: int = -1) -> Chosen:
     """The model asked for.
 
     Args:
-        store: Where runs are.
-        run_id: The beginning of a stored run's id; empty means the ABC model of the walk study.
+        run: Whose model it is.
+        name: The model in words.
         seed: None means the run's first.
         snapshot: Its number; -1 is the end of training.
-        progress: Hears of a training that the ABC model needs.
     """
-    if run_id:
-        row = store.find(run_id)
-        run = store.load(row)
-        name = f"run {row.id}"
-    else:
-        use_all_devices(compile_cache_dir())
-        condition = build_conditions("quick")[ABC]
-        run = load_or_train(store, condition.spec, range(condition.seeds), progress)
-        name = "the ABC model"
     picked = run.seeds[0] if seed is None else seed
-    run.model(picked)  # says which seeds there are
+    run.outcome(picked)  # says which seeds there are
     kept = len(run.spec.snapshot_steps())
     if not -kept <= snapshot < kept:
         raise UserError(
@@ -67,7 +44,7 @@ def chosen(
     return Chosen(name, run, picked, snapshot)
 
 
-def tokens_of(names: tuple[str, ...], n_ctx: int, prompt: str) -> list[int]:
+def parse_prompt(names: tuple[str, ...], n_ctx: int, prompt: str) -> list[int]:
     """A prompt as token numbers.
 
     Args:
@@ -90,11 +67,11 @@ def tokens_of(names: tuple[str, ...], n_ctx: int, prompt: str) -> list[int]:
 
 
 @fixed_numerics()
-def walked(model: Chosen, prompt: str | None) -> Walk:
+def walk_prompt(model: Chosen, prompt: str | None) -> Walk:
     """The walk of a prompt; none given means the task's own example."""
     task = model.run.spec.task
     if prompt is not None:
-        tokens = tokens_of(task.token_names, task.n_ctx, prompt)
+        tokens = parse_prompt(task.token_names, task.n_ctx, prompt)
     elif isinstance(task, Cycle):
         tokens = list(range(task.n_symbols))[: task.n_ctx]
     else:
@@ -103,7 +80,7 @@ def walked(model: Chosen, prompt: str | None) -> Walk:
     return walk(model.run.model(model.seed, model.snapshot), tokens, task.token_names)
 
 
-def title(model: Chosen, found: Walk) -> str:
+def describe_walk(model: Chosen, found: Walk) -> str:
     """What is walked, in one line."""
     spec = model.run.spec
     when = "imported"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mnemoscope.core.axes import Float
 
 
-def memories(
+def command(
     action: Annotated[Literal["grid"], tyro.conf.Positional],
     /,
     d: int = 100,
@@ -57,7 +57,7 @@ def memories(
         learned=learned,
     )
     from mnemoscope.core.numerics import fixed_numerics
-    from mnemoscope.execution.local import use_all_devices
+    from mnemoscope.execution.machine import use_all_devices
 
     use_all_devices()
     chosen = tuple(SEEDS[0] + i for i in range(seeds))

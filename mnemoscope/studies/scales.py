@@ -1,0 +1,6 @@
+"""The scales of a study: quick takes minutes on a laptop, full is the source's own budget."""
+
+from typing import Literal
+
+Scale = Literal["quick", "full"]
+SCALES: tuple[Scale, ...] = ("quick", "full")

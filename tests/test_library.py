@@ -1,0 +1,166 @@
+"""A study is a folder: nothing outside it names it, and what it brings is found there."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mnemoscope
+from mnemoscope.cli import COMMANDS
+from mnemoscope.report.figures import load_drawings
+from mnemoscope.report.site.extra import load_extra_pages, load_statements
+from mnemoscope.studies.claims import Study
+from mnemoscope.studies.discover import LIBRARY, STUDIES, Library
+
+HOME = Path(mnemoscope.__file__).parent
+FOLDERS = HOME / "studies" / "library"
+OUTSIDE = sorted(file for file in HOME.rglob("*.py") if not file.is_relative_to(FOLDERS))
+CLAIMS = {test.claim.id for study in STUDIES.values() for test in study.tests}
+# below the studies nobody knows of them; there these words are tasks, metrics and matrices
+BELOW = ("core", "tasks", "models", "probes", "training", "theory", "store", "execution")
+
+
+def names_of_studies(file, tree):
+    """Modules of a study that a file imports, and studies and claims that its strings name.
+
+    A sentence may name one as an example: only a string that is a name and nothing else counts.
+    """
+    documentation = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            modules = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                modules = [f"{node.module}.{name}" for name in modules]
+            yield from (name for name in modules if name.startswith(f"{LIBRARY}."))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            documentation.add(node.value)
+    if file.relative_to(HOME).parts[0] in BELOW:
+        return
+    names = CLAIMS | set(STUDIES)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value in names and node not in documentation:
+            yield node.value
+
+
+@pytest.mark.parametrize("file", OUTSIDE, ids=lambda f: str(f.relative_to(HOME)))
+def test_nothing_outside_a_study_names_it(file):
+    assert list(names_of_studies(file, ast.parse(file.read_text()))) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("from mnemoscope.studies.library.walk import published", f"{LIBRARY}.walk.published"),
+        ("from mnemoscope.studies.library import walk", f"{LIBRARY}.walk"),
+        ("import mnemoscope.studies.library.walk.study", f"{LIBRARY}.walk.study"),
+        ("shown = study.name == 'walk'", "walk"),
+        ("EXACT = {'R1': draw}", "R1"),
+    ],
+)
+def test_the_test_of_names_can_fail(line, named):
+    file = HOME / "report" / "figures.py"
+    assert list(names_of_studies(file, ast.parse(line))) == [named]
+    assert list(names_of_studies(file, ast.parse("'''walk'''\nhelp = 'run walk or R1'"))) == []
+
+
+@pytest.mark.parametrize("file", sorted((HOME / "report").rglob("*.html")), ids=lambda f: f.name)
+def test_no_page_asks_which_study_it_is(file):
+    asked = re.findall(r"\{[{%](.*?)[%}]\}", file.read_text())
+    strings = {text for expression in asked for text in re.findall(r"[\"'](\w+)[\"']", expression)}
+    assert not strings & (CLAIMS | set(STUDIES))
+
+
+def test_every_folder_is_a_study_in_the_order_of_its_page():
+    folders = {path.parent.name for path in FOLDERS.glob("*/claims.toml")}
+    assert set(STUDIES) == folders
+    assert len(STUDIES) == len(folders) == 8
+    assert next(iter(STUDIES)) == "remember"
+    for name, study in STUDIES.items():
+        assert (study.name, study.package) == (name, f"{LIBRARY}.{name}")
+    assert "remembr" not in STUDIES
+    with pytest.raises(KeyError):
+        STUDIES["remembr"]
+
+
+def test_names_claims_and_commands_are_known_without_jax():
+    script = """
+import sys
+from mnemoscope import cli
+from mnemoscope.studies.discover import STUDIES, find_claim
+from mnemoscope.core.errors import UserError
+try:
+    find_claim("X1")
+except UserError as error:
+    print(error)
+print(*STUDIES, *cli.COMMANDS)
+heavy = [name for name in sys.modules if name.split(".")[0] in ("jax", "numpy", "pydantic")]
+loaded = [name for name in sys.modules if name.startswith("mnemoscope.studies.library.")]
+print(heavy, sorted(loaded))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    said, names, loaded = done.stdout.splitlines()
+    assert said.startswith("unknown claim 'X1'; allowed: R1, R2")
+    assert {"remember", "walk", "memories", "run"} <= set(names.split())
+    heavy, modules = loaded.split("] [")
+    assert heavy == "["
+    assert "study" not in modules
+
+
+# ---- what a study brings: a folder from anywhere will do
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A folder of studies that is not the package's, with one study in it."""
+    folder = tmp_path / "somebodys" / "copying"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").touch()
+    (folder / "__init__.py").touch()
+    (folder / "claims.toml").write_text("")
+    (folder / "page.toml").write_text("order = 3\n")
+    (folder / "study.py").write_text(
+        "from mnemoscope.studies.claims import Study\n"
+        "STUDY = Study(name='copying', package=__package__, title='t', paper='p',\n"
+        "    conditions=lambda scale: {}, tests=())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield folder
+    for name in [name for name in sys.modules if name.split(".")[0] == "somebodys"]:
+        del sys.modules[name]
+
+
+def test_a_study_may_bring_nothing_of_its_own(elsewhere):
+    study = Library("somebodys")["copying"]
+    assert load_drawings(study) == {}
+    assert load_statements(study) == ()
+    assert load_extra_pages(study) == ()
+    made = Study(name="made", title="t", paper="p", conditions=lambda scale: {}, tests=())
+    assert load_drawings(made) == {}
+
+
+def test_what_a_study_brings_is_found_in_its_folder(elsewhere):
+    (elsewhere / "drawings.py").write_text("DRAWINGS = {'C1': lambda: 'a figure'}\n")
+    (elsewhere / "pages.py").write_text(
+        "from mnemoscope.report.site.extra import ExtraPage\n"
+        "PAGES = (ExtraPage('copying-more.html', 'More', 'More of it.', lambda runs: 'text'),)\n"
+    )
+    study = Library("somebodys")["copying"]
+    assert load_drawings(study)["C1"]() == "a figure"
+    assert load_statements(study) == ()
+    (page,) = load_extra_pages(study)
+    assert (page.file, page.make({})) == ("copying-more.html", "text")
+
+
+def test_the_studies_bring_what_they_brought():
+    brought = {name: sorted(load_drawings(study)) for name, study in STUDIES.items()}
+    assert {name: claims for name, claims in brought.items() if claims} == {
+        "remember": ["R1", "R2"],
+        "walk": ["W3", "W4"],
+    }
+    pages = [page.file for study in STUDIES.values() for page in load_extra_pages(study)]
+    assert pages == ["walk-through.html"]
+    assert len(load_statements(STUDIES["walk"])) == 9
+    assert "command" in COMMANDS["memories"].__name__
