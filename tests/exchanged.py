@@ -23,7 +23,7 @@ LENS_ROWS = {
         "rotary_adjacent_pairs": True,
         "rotary_dim": 2,
     },
-    "gated": {"gated_mlp": True, "act": "silu"},
+    "gated": {"gated_mlp": True, "act": "silu", "norm": "pre"},
     "shared keys and values": {"n_key_value_heads": 2, "norm": "pre"},
     "one key and value": {"n_key_value_heads": 1},
     "parallel": {"parallel_attn_mlp": True, "norm": "pre"},
