@@ -87,7 +87,7 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
         "name": explorer_run.name,
         "about": explorer_run.about,
         "spec": run.spec.model_dump(mode="json"),
-        "config": _resolve_config(run.spec.model),
+        "config": resolve_config(run.spec.model),
         "token_names": list(task.token_names),
         "n_ctx": task.n_ctx,
         "draw_label": adapter.draw_label,
@@ -161,7 +161,7 @@ def _check(explorer_run: ExplorerRun) -> None:
         raise UserError(f"seed {diverged[0]} of run {name} diverged: {advice}")
 
 
-def _resolve_config(config: ModelConfig) -> dict[str, Any]:
+def resolve_config(config: ModelConfig) -> dict[str, Any]:
     """Every field with its value, those too that JSON leaves out at their default."""
     return {name: getattr(config, name) for name in ModelConfig.model_fields if name != "init"}
 
