@@ -262,7 +262,7 @@ def test_every_cell_of_the_walk_adds_up(page, name):
     """Each formula is of lines before it, and each cell is what its arithmetic says."""
     model = model_of(MODELS[name])
     every = list(silenced(model.config).values())
-    for part in (every[0], every[-1], every[len(every) // 2]):
+    for part in [*every[:2], every[-1]]:
         known = set()
         for step in ask(page, WALK, as_json(model), [part]):
             for line in step["lines"]:
@@ -309,6 +309,12 @@ def test_the_packed_config_has_every_field_with_its_value(pieces):
     assert found | sizes | {"causal": True, "norm_eps": 1e-5, "act": "relu"} == found
     assert set(SUPPORT.values) <= set(found)
     assert pack_run(pieces["linear attention"])["config"]["attention"] == "linear"
+
+
+def test_a_model_without_parts_is_packed_whole():
+    model = ModelConfig(d_model=4, n_heads=1, attn_layers=(), d_mlp=0)
+    found = pack_run(planted_piece("bare", Cycle(n_symbols=3, length=4), model, 1))
+    assert {tuple(golden["off"]) for golden in found["golden"]} == {()}
 
 
 @needs_browser

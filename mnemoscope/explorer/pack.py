@@ -281,7 +281,8 @@ def _golden_answers(
         def ablated(knock_out: Any) -> Array:
             return jax.nn.softmax(model(tokens, knock_out), axis=-1)
 
-        return jax.vmap(ablated)(edits(config))
+        # without any part to ablate there are no edits to count the cases by
+        return jax.vmap(ablated, axis_size=len(cases(config)))(edits(config))
 
     golden = []
     asked = {(opened[0], last), (explorer_run.carried[-1], last // 2), (opened[-1], last)}
