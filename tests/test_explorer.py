@@ -1,13 +1,23 @@
 """The explorer in a real browser: every control is used, and what is shown is compared with the Python model."""
 
 import dataclasses
-import json
-import shutil
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from explorer_page import (
+    choose,
+    launch_browser,
+    move_to,
+    needs_browser,
+    piece,
+    planted_piece,
+    shown,
+    summary,
+    unfold,
+    watched_tab,
+)
 
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
@@ -15,23 +25,14 @@ from mnemoscope.execution.local import load_or_train
 from mnemoscope.explorer import ExplorerRun, build_page, describe_run, pack_run
 from mnemoscope.explorer.adapters import get_adapter
 from mnemoscope.explorer.featured import describe_featured, featured_runs
-from mnemoscope.models import ModelConfig, knock_out_head, parameter_shapes
+from mnemoscope.models import ModelConfig, knock_out_head
 from mnemoscope.probes.skills import both_skills
 from mnemoscope.store import Store
 from mnemoscope.studies.claims import Condition
 from mnemoscope.studies.discover import STUDIES
 from mnemoscope.tasks import Cycle, Permutation
-from mnemoscope.training.loop import fit
-from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-needs_browser = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium on this machine: nothing was clicked"
-)
-PATIENCE = 120_000  # milliseconds: a busy machine is slow, not wrong
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&<b>"
 SHAPES = {
     "two heads": (Permutation(repeat=0.3), ModelConfig(d_model=8, n_heads=2, d_mlp=16)),
@@ -51,33 +52,13 @@ SHAPES = {
 }
 
 
-def piece(name, task, model, seeds=3):
-    run = fit(Spec(task=task, model=model, steps=30, batch=16, snapshots=4), range(seeds))
-    return describe_run(run, name, tuple(range(min(2, seeds))))
-
-
-def planted(name, task, model, seeds=3):
-    """The same without training: the page shows weights, wherever they come from."""
-    spec = Spec(task=task, model=model, steps=30, batch=16, snapshots=4)
-    rng, looks = np.random.default_rng(0), len(spec.snapshot_steps())
-    snapshots = {
-        name: (name.endswith(".w") + 0.3 * rng.normal(size=(seeds, looks, *size))).astype(
-            np.float32
-        )
-        for name, size in parameter_shapes(model, task.d_vocab, task.n_ctx).items()
-    }
-    stops, losses = np.array([10, 20, 30]), rng.uniform(1, 2, (seeds, 3)).astype(np.float32)
-    run = Run(spec, tuple(range(seeds)), snapshots, stops, losses, np.full(seeds, 30))
-    return describe_run(run, name, tuple(range(min(2, seeds))))
-
-
 @pytest.fixture(scope="module")
 def pieces():
     """One of them trained."""
     first, *others = SHAPES.items()
     return {
         name: make(name, *shape)
-        for make, (name, shape) in ((piece, first), *((planted, one) for one in others))
+        for make, (name, shape) in ((piece, first), *((planted_piece, one) for one in others))
     }
 
 
@@ -90,65 +71,13 @@ def address(pieces, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: nothing was clicked"
-    )
-    with sync_api.sync_playwright() as play:
-        found = play.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE
-        )
-        yield found
-        found.close()
+    yield from launch_browser()
 
 
 @pytest.fixture
 def tab(browser, address):
-    """The page, watched: an error in the console or a request to anywhere fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(PATIENCE)
-    tab, trouble = context.new_page(), []
-    tab.on(
-        "console",
-        lambda message: (
-            trouble.append(message.text) if message.type in ("error", "warning") else None
-        ),
-    )
-    tab.on("pageerror", lambda error: trouble.append(str(error)))
-    tab.on(
-        "request",
-        lambda request: (
-            None
-            if request.url.startswith(("file:", "data:", "blob:"))
-            else trouble.append(request.url)
-        ),
-    )
-    tab.goto(address)
-    tab.wait_for_selector(".badge")
-    yield tab
-    assert trouble == []
-    context.close()
-
-
-def shown(tab):
-    """The model's probabilities as the downloaded numbers give them."""
-    with tab.expect_download() as waiting:
-        tab.click("#json")
-    with open(waiting.value.path()) as file:
-        return json.load(file)
-
-
-def choose(tab, name):
-    tab.select_option("#run", label=name)
-
-
-def unfold(tab, step):
-    """Open a step of the walk; browsers tell of it (`toggle`) only after the click has returned."""
-    tab.click(f"#walk summary >> nth={step}")
-    tab.wait_for_selector(f"#walk details:nth-child({step + 1}) .lines")
-
-
-def summary(tab):
-    return tab.text_content("#summary")
+    with watched_tab(browser, address) as tab:
+        yield tab
 
 
 @needs_browser
@@ -290,9 +219,7 @@ def test_time_seed_and_model_are_followed_everywhere(tab, pieces):
     steps = run.spec.snapshot_steps()
     tab.fill("#typed", "2431")
     for at in range(len(steps)):
-        tab.evaluate(
-            f"const t = document.getElementById('time'); t.value = {at}; t.dispatchEvent(new Event('input'))"
-        )
+        move_to(tab, at)
         assert tab.text_content("#step") == f"step {steps[at]} of {steps[-1]}"
         expected = jax.nn.softmax(run.model(0, at)(jnp.array([2, 4, 3, 1])))
         np.testing.assert_allclose(shown(tab)["probabilities"], expected, atol=1e-5)
@@ -326,30 +253,6 @@ def test_play_runs_through_training_and_stops(tab):
 
 
 @needs_browser
-@pytest.mark.parametrize("name", SHAPES)
-def test_every_cell_of_the_walk_adds_up(tab, name):
-    choose(tab, name)
-    wrong = tab.evaluate("""async () => {
-        const { readRuns, loadModel } = await import('data.js'), { forward } = await import('forward.js');
-        const { buildWalk } = await import('walk.js');
-        const run = readRuns().find((r) => r.name === document.querySelector('#run').selectedOptions[0].textContent);
-        const model = loadModel(run, run.carried[0], run.steps.length - 1), got = forward(model, run.presets[0].tokens);
-        const wrong = [];
-        const lines = buildWalk(model, got, run.token_names).flatMap((step) => step.lines);
-        for (const line of lines) line.values.forEach((row, i) => row.forEach((x, j) => {
-            const how = line.derive(i, j);
-            if (!how.terms.length && !how.addends.length) { if (!how.note) wrong.push(line.name); return; }
-            let sum = how.terms.reduce((s, [, a, b]) => s + a * b, 0) + how.addends.reduce((s, [, v]) => s + v, 0);
-            if (line.name.startsWith('S')) sum /= Math.sqrt(model.config.d_model / model.config.n_heads);
-            if (line.name.startsWith('G')) sum = Math.max(sum, 0);
-            if (Math.abs(sum - x) > 1e-9) wrong.push(`${line.name}[${i},${j}] ${sum} ${x}`);
-        }));
-        return wrong;
-    }""")
-    assert wrong == []
-
-
-@needs_browser
 def test_a_number_is_explained_when_clicked(tab):
     tab.fill("#typed", "2431")
     unfold(tab, 0)
@@ -368,9 +271,7 @@ def test_open_numbers_follow_time_and_edits(tab, pieces):
     tab.fill("#typed", "2431")
     unfold(tab, 0)
     for at in (0, 3):
-        tab.evaluate(
-            f"const t = document.getElementById('time'); t.value = {at}; t.dispatchEvent(new Event('input'))"
-        )
+        move_to(tab, at)
         cell = tab.text_content("[data-key='n-X-1-0']")
         params = {name: np.asarray(value) for name, value in run.model(0, at).params.items()}
         assert float(cell) == pytest.approx(
@@ -404,9 +305,7 @@ def test_the_address_holds_the_whole_view(tab, browser):
     tab.click("[data-key='off-mlp1-zero']")
     tab.click("[data-key='cell-0.1-2-1']")
     tab.click("[data-key='even-1.1-3']")
-    tab.evaluate(
-        "const t = document.getElementById('time'); t.value = 2; t.dispatchEvent(new Event('input'))"
-    )
+    move_to(tab, 2)
     unfold(tab, 1)
     first = shown(tab)
     other = browser.new_page()
@@ -447,7 +346,7 @@ def test_the_figure_can_be_had_alone(tab):
 
 @needs_browser
 def test_names_become_text_and_not_markup(browser, tmp_path):
-    bad = planted("x", *SHAPES["two heads"], seeds=1)
+    bad = planted_piece("x", *SHAPES["two heads"], seeds=1)
     bad = ExplorerRun(HOSTILE, HOSTILE, HOSTILE, bad.run, bad.carried)
     (tmp_path / "hostile.html").write_text(build_page([pack_run(bad)]))
     tab, trouble = browser.new_page(), []

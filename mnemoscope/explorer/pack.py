@@ -67,6 +67,7 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
         "name": explorer_run.name,
         "about": explorer_run.about,
         "spec": run.spec.model_dump(mode="json"),
+        "config": resolve_config(run.spec.model),
         "token_names": list(task.token_names),
         "n_ctx": task.n_ctx,
         "draw_label": adapter.draw_label,
@@ -86,17 +87,30 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
     }
 
 
-# what static/forward.js computes
+# what static/forward.js computes; a test compares it with static/layer_tables.js
 SUPPORT = Support(
     "the explorer",
     {
-        "norm": ANY,
-        "norm_type": ("layer",),
+        "norm": ("none", "pre", "post"),
+        "norm_type": ("layer", "rms"),
+        "norm_eps": ANY,
         "bias": ANY,
         "unembed_bias": ANY,
         "tied": ANY,
-        "act": ("relu", "linear"),
+        "act": ("relu", "linear", "gelu", "gelu_new", "silu"),
+        "gated_mlp": ANY,
+        "parallel_attn_mlp": ANY,
+        "attn_layers": ANY,
         "mlp_layers": ANY,
+        "d_head": ANY,
+        "n_key_value_heads": ANY,
+        "attention": ("softmax", "linear", "relu"),
+        "attn_residual": ANY,
+        "causal": ANY,
+        "positions": ("learned", "none", "rotary", "sinusoidal"),
+        "rotary_dim": ANY,
+        "rotary_base": ANY,
+        "rotary_adjacent_pairs": ANY,
     },
 )
 
@@ -125,6 +139,11 @@ def _check(explorer_run: ExplorerRun) -> None:
     if diverged:
         advice = "there are no numbers to show; choose others with --seeds"
         raise UserError(f"seed {diverged[0]} of run {name} diverged: {advice}")
+
+
+def resolve_config(config: ModelConfig) -> dict[str, Any]:
+    """Every field with its value, those too that JSON leaves out at their default."""
+    return {name: getattr(config, name) for name in ModelConfig.model_fields if name != "init"}
 
 
 def _rows_of(run: Run, seeds: Sequence[int]) -> list[int]:
@@ -242,7 +261,8 @@ def _golden_answers(
         def ablated(knock_out: Any) -> Array:
             return jax.nn.softmax(model(tokens, knock_out), axis=-1)
 
-        return jax.vmap(ablated)(edits(config))
+        # without any part to ablate there are no edits to count the cases by
+        return jax.vmap(ablated, axis_size=len(cases(config)))(edits(config))
 
     golden = []
     asked = {(opened[0], last), (explorer_run.carried[-1], last // 2), (opened[-1], last)}

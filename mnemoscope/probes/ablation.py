@@ -21,8 +21,9 @@ def cases(config: ModelConfig) -> list[str]:
     feed-forward layer."""
     names = ["none"]
     for layer in range(config.n_layers):
-        names += [f"L{layer}H{head}" for head in range(config.n_heads)]
-        names.append(f"L{layer} attention")
+        if config.has_attn(layer):
+            names += [f"L{layer}H{head}" for head in range(config.n_heads)]
+            names.append(f"L{layer} attention")
         if config.has_mlp(layer):
             names.append(f"L{layer} mlp")
     return names
@@ -39,9 +40,10 @@ def edits(config: ModelConfig, means: dict[str, Array] | None = None) -> tuple[E
 
     stacked = []
     for layer in range(config.n_layers):
-        ablated_heads = jnp.array([_ablated_heads(config, layer, name) for name in names])
-        site = f"blocks.{layer}.attn.hook_z"
-        stacked.append(edit(site, ablated_heads[:, None, :, None]))
+        if config.has_attn(layer):
+            ablated_heads = jnp.array([_ablated_heads(config, layer, name) for name in names])
+            site = f"blocks.{layer}.attn.hook_z"
+            stacked.append(edit(site, ablated_heads[:, None, :, None]))
         if config.has_mlp(layer):
             ablated_mlp = jnp.array([name == f"L{layer} mlp" for name in names])
             stacked.append(edit(f"blocks.{layer}.hook_mlp_out", ablated_mlp[:, None, None]))

@@ -3,7 +3,7 @@
 // A head's z or a feed-forward layer's output becomes zero, or its mean over sequences of the task.
 
 import { worldOf } from "data.js";
-import { meanActivations } from "forward.js";
+import { meanActivations } from "means.js";
 import { createRandom } from "random.js";
 import { createAdapter } from "tasks.js";
 
@@ -28,9 +28,10 @@ function zeroRows(length, width) {
 }
 
 /** A row of a pattern that attends to one position alone, or evenly to all that it sees. */
-function forcedRow(length, row, target) {
+function forcedRow({ config }, length, row, target) {
+  const seen = config.causal ? row + 1 : length;
   const weight = (j) => {
-    if (target === "even") return j <= row ? 1 / (row + 1) : 0;
+    if (target === "even") return j < seen ? 1 / seen : 0;
     return Number(j === target);
   };
   return Array.from({ length }, (_, j) => weight(j));
@@ -39,11 +40,11 @@ function forcedRow(length, row, target) {
 /** The edits of a view, as `forward` takes them. */
 export function buildEdits(model, view) {
   const { off, force, tokens, run } = view;
-  const { d_model: dModel, n_heads: nHeads } = run.spec.model;
+  const { d_model: dModel, d_head: dHead } = model.config;
   const edits = { heads: {}, mlps: {}, patterns: {} };
   for (const [part, how] of Object.entries(off)) {
     const isMlp = part.startsWith("mlp");
-    const zeros = zeroRows(run.n_ctx, isMlp ? dModel : dModel / nHeads);
+    const zeros = zeroRows(run.n_ctx, isMlp ? dModel : dHead);
     const values = how === "mean" ? loadMeans(model, view)[part] : zeros;
     if (isMlp) edits.mlps[part.slice(3)] = values;
     else edits.heads[part] = values;
@@ -51,7 +52,7 @@ export function buildEdits(model, view) {
   for (const [part, rows] of Object.entries(force)) {
     edits.patterns[part] = {};
     for (const [row, target] of Object.entries(rows)) {
-      edits.patterns[part][row] = forcedRow(tokens.length, Number(row), target);
+      edits.patterns[part][row] = forcedRow(model, tokens.length, Number(row), target);
     }
   }
   return edits;
@@ -79,7 +80,8 @@ export function toggleForced(force, part, row, target) {
 export function keepForced(force, length) {
   const next = {};
   for (const [part, rows] of Object.entries(force)) {
-    const kept = Object.entries(rows).filter(([row]) => row < length);
+    const isThere = ([row, target]) => row < length && (target === "even" || target < length);
+    const kept = Object.entries(rows).filter(isThere);
     if (kept.length) next[part] = Object.fromEntries(kept);
   }
   return next;

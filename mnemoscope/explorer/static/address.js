@@ -17,15 +17,19 @@
 
 import { formatPrompt, parsePrompt } from "tokens.js";
 
+function hasParameter(run, name) {
+  return run.parameters.some(([each]) => each === name);
+}
+
 function isHead(run, part) {
   if (!/^\d+\.\d+$/.test(part)) return false;
   const [layer, head] = part.split(".").map(Number);
-  return layer < run.spec.model.n_layers && head < run.spec.model.n_heads;
+  return head < run.config.n_heads && hasParameter(run, `blocks.${layer}.attn.W_Q`);
 }
 
 function isMlp(run, part) {
   if (!/^mlp\d+$/.test(part)) return false;
-  return run.parameters.some(([name]) => name === `blocks.${part.slice(3)}.mlp.W_in`);
+  return hasParameter(run, `blocks.${part.slice(3)}.mlp.W_in`);
 }
 
 function readSeed(run, text) {
@@ -63,7 +67,8 @@ function readForced(run, tokens, text) {
     const [, part, rowText, columnText, even] = found;
     const row = Number(rowText);
     const target = even ? "even" : Number(columnText);
-    if (row >= tokens.length || (target !== "even" && target > row)) continue;
+    const seen = run.config.causal ? row + 1 : tokens.length;
+    if (row >= tokens.length || (target !== "even" && target >= seen)) continue;
     force[part] ??= {};
     force[part][row] = target;
   }

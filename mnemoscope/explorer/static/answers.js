@@ -23,7 +23,9 @@ function renderKey({ view, task }, queries) {
   const marks = oracles.map(([name], index) =>
     h("span", {}, index === 0 ? " ┃ exact, " : " ▼ exact, ", name, "."));
   const zero = oracles.length ? " No mark: zero." : null;
-  put(byId("key"), "Bars: the model.", marks, zero, ` ${task.legend}`);
+  const { causal: isCausal } = view.run.config;
+  const whole = isCausal ? null : " This model sees the whole prompt, later tokens too.";
+  put(byId("key"), "Bars: the model.", marks, zero, ` ${task.legend}`, whole);
 }
 
 export function renderAnswers(state) {

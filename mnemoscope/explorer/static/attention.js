@@ -3,6 +3,7 @@
 import { switchPart, toggleForced } from "ablation.js";
 import { button, byId, h, put } from "dom.js";
 import { drawHeatmap } from "heatmap.js";
+import { ATTENTION } from "layer_tables.js";
 import { changeView } from "state.js";
 
 const MAX_POSITIONS = 24; // the last ones of a longer prompt are shown
@@ -31,6 +32,13 @@ function shiftForced(forced, first) {
   return Object.fromEntries(shifted);
 }
 
+/** Weights that sum to one are shown against one, all others against the largest. */
+function weightOfFullCell(config, pattern) {
+  if (ATTENTION[config.attention].sumsToOne) return 1;
+  const sizes = pattern.flat().map(Math.abs);
+  return sizes.reduce((top, size) => Math.max(top, size), 0) || 1;
+}
+
 function drawHead(state, layer, head, first) {
   const { run, tokens, force } = state.view;
   const part = `${layer}.${head}`;
@@ -47,19 +55,36 @@ function drawHead(state, layer, head, first) {
     onEven: (i) => toggle(i + first, "even"),
   };
   const { pattern } = state.trace.layers[layer].heads[head];
-  const shown = pattern.slice(first).map((row) => row.slice(first));
-  const forced = shiftForced(force[part] ?? {}, first);
-  const map = drawHeatmap(part, shown, labels.slice(first), forced, handlers);
-  return drawPart(state, part, name, "part", h("div", { class: "scroll" }, map));
+  const map = {
+    part,
+    pattern: pattern.slice(first).map((row) => row.slice(first)),
+    labels: labels.slice(first),
+    forced: shiftForced(force[part] ?? {}, first),
+    top: weightOfFullCell(run.config, pattern),
+    isCausal: run.config.causal,
+  };
+  const drawn = drawHeatmap(map, handlers);
+  return drawPart(state, part, name, "part", h("div", { class: "scroll" }, drawn));
 }
 
 function drawMlp(state, layer) {
   const hidden = state.trace.layers[layer].post.at(-1);
   const active = hidden.filter((x) => x > 0).length;
-  const width = state.view.run.spec.model.d_mlp;
-  const note = `${width} hidden units, of which ${active} are on at the last token.`;
+  const above = `${active} are above zero at the last token`;
+  const note = `${hidden.length} hidden units, of which ${above}.`;
   const name = `Layer ${layer}, feed-forward`;
   return drawPart(state, `mlp${layer}`, name, "part mlp", h("p", { class: "note" }, note));
+}
+
+/** What is unusual about the patterns. */
+function describePatterns(config, first) {
+  const told = [];
+  if (!config.causal) told.push("Every position sees the whole prompt.");
+  if (!ATTENTION[config.attention].sumsToOne) {
+    told.push("The weights of a row do not sum to one; the largest is the darkest cell.");
+  }
+  if (first) told.push(`The last ${MAX_POSITIONS} positions are shown.`);
+  return told;
 }
 
 export function renderAttention(state) {
@@ -71,7 +96,7 @@ export function renderAttention(state) {
   ]);
   put(byId("heads"), parts);
   byId("reset").disabled = !Object.keys(off).length && !Object.keys(force).length;
-  byId("folded").textContent = first ? `The last ${MAX_POSITIONS} positions are shown.` : "";
+  byId("folded").textContent = describePatterns(state.view.run.config, first).join(" ");
 }
 
 export function listenToAttention(state) {

@@ -39,7 +39,7 @@ function buildModel(run, seed, at) {
     params[name] = { shape, data: data.subarray(start, start + sizes[i]) };
     start += sizes[i];
   });
-  return { config: run.spec.model, params };
+  return { config: run.config, params };
 }
 
 /** The model of one seed at one snapshot: {config, params}. */

@@ -2,22 +2,31 @@
 
 import { button, h, moveBetweenCells } from "dom.js";
 
-const STRONG = 0.55; // above it a cell is dark, and its number light
+const STRONG = 0.55; // a cell that is fuller is dark, and its number light
+const UNWRITTEN = 0.005; // smaller weights would be written as zero
 
-function shade(value) {
-  const share = Math.round(100 * Math.min(1, Math.max(0, value)));
-  return `color-mix(in srgb, var(--heat) ${share}%, var(--paper))`;
+function shade(value, top) {
+  const share = Math.round(100 * Math.min(1, Math.abs(value) / top));
+  const color = value < 0 ? "--exact" : "--heat";
+  return `color-mix(in srgb, var(${color}) ${share}%, var(--paper))`;
 }
 
-function drawCell(part, value, i, j, labels, isForced, handlers) {
-  const classes = [isForced && "forced", value > STRONG && "strong"].filter(Boolean);
+function formatWeight(value) {
+  if (Math.abs(value) < UNWRITTEN) return "";
+  if (Math.abs(value) >= 10) return value.toPrecision(3);
+  return value.toFixed(2).replace("-", "−").replace(/^(−?)0\./, "$1.");
+}
+
+function drawCell({ part, labels, top }, value, i, j, isForced, handlers) {
+  const isStrong = Math.abs(value) / top > STRONG;
+  const classes = [isForced && "forced", isStrong && "strong"].filter(Boolean);
   const attributes = {
     tabindex: i === 0 && j === 0 ? 0 : -1,
     "data-key": `cell-${part}-${i}-${j}`,
     "data-row": i,
     "data-column": j,
     role: "button",
-    style: `background:${shade(value)}`,
+    style: `background:${shade(value, top)}`,
     class: classes.join(" ") || null,
     "aria-label": `from ${labels[i]} to ${labels[j]}: ${value.toFixed(3)}`,
     title: `${labels[i]} → ${labels[j]}: ${value.toFixed(3)}`,
@@ -25,10 +34,10 @@ function drawCell(part, value, i, j, labels, isForced, handlers) {
     onfocus: () => handlers.onRead(i, j, value),
     onclick: () => handlers.onForce(i, j),
   };
-  return h("td", attributes, value < 0.005 ? "" : value.toFixed(2).replace(/^0/, ""));
+  return h("td", attributes, formatWeight(value));
 }
 
-function drawRowName(part, i, labels, forced, handlers) {
+function drawRowName({ part, labels }, i, forced, handlers) {
   const attributes = {
     class: forced === undefined ? "row" : "row forced",
     "aria-pressed": forced === "even",
@@ -39,14 +48,18 @@ function drawRowName(part, i, labels, forced, handlers) {
   return h("th", { scope: "row" }, name);
 }
 
-/** `forced` maps rows to a column or "even"; `handlers` are onRead, onForce and onEven. */
-export function drawHeatmap(part, pattern, labels, forced, handlers) {
+/**
+ * `map` is {part, pattern, labels, forced, top, isCausal}: forced maps rows to a column or "even",
+ * top is the weight of a full cell. `handlers` are onRead, onForce and onEven.
+ */
+export function drawHeatmap(map, handlers) {
+  const { pattern, forced, isCausal } = map;
   const rows = pattern.map((row, i) => h("tr", {},
-    drawRowName(part, i, labels, forced[i], handlers),
-    row.map((value, j) => (j > i
+    drawRowName(map, i, forced[i], handlers),
+    row.map((value, j) => (isCausal && j > i
       ? h("td", { class: "unseen" })
-      : drawCell(part, value, i, j, labels, forced[i] === j, handlers)))));
-  const names = labels.map((label) => h("th", { scope: "col" }, label));
+      : drawCell(map, value, i, j, forced[i] === j, handlers)))));
+  const names = map.labels.map((label) => h("th", { scope: "col" }, label));
   return h("table", { class: "heat", onkeydown: moveBetweenCells },
     h("thead", {}, h("tr", {}, h("td", {}), names)),
     h("tbody", {}, rows));

@@ -1,7 +1,5 @@
 // Arithmetic on matrices. A matrix is an array of rows, a row an array of doubles.
 
-const EPS = 1e-5; // what the norm adds to a variance, as in Python
-
 export function multiply(a, b) {
   const width = b[0].length;
   return a.map((row) => {
@@ -39,19 +37,4 @@ export function softmax(row) {
   const exponentials = row.map((x) => Math.exp(x - top));
   const total = sum(exponentials);
   return exponentials.map((x) => x / total);
-}
-
-/** A row's mean and its standard deviation, as the norm takes them. */
-export function moments(row) {
-  const mean = sum(row) / row.length;
-  const variance = sum(row.map((x) => (x - mean) ** 2)) / row.length;
-  return { mean, deviation: Math.sqrt(variance + EPS) };
-}
-
-/** Every row with mean 0 and variance 1. */
-export function standardize(a) {
-  return a.map((row) => {
-    const { mean, deviation } = moments(row);
-    return row.map((x) => (x - mean) / deviation);
-  });
 }
