@@ -175,6 +175,9 @@ def test_source_is_compared_by_what_it_does(tmp_path, monkeypatch):
     assert of("def f(x):\n    return (x\n            + 1)\n") == first
     assert of("def f(x):\n    return x + 2\n") != first
     assert of("def g(x):\n    return x + 1\n") != first
+    field = of("class A:\n    x: int = 1\n    y: int = 2\n")
+    assert of('class A:\n    x: int = 1\n    """One."""\n    y: int = 2\n') == field
+    assert of("class A:\n    x: int = 1\n    f()\n    y: int = 2\n") != field
 
 
 def test_what_trains_is_all_in_the_fingerprint():

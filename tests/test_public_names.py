@@ -1,9 +1,11 @@
 """The public names: the table that loads them and the stub that type checkers read say the same."""
 
 import ast
+import inspect
 import subprocess
 import sys
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,32 @@ def test_the_import_alone_does_not_load_jax():
 
 def test_type_checkers_may_read_the_types():
     assert (HOME / "py.typed").exists()
+
+
+def undocumented_fields(tree):
+    """The fields of a class with no text under them, which is where editors look."""
+    left = []
+    for field, after in pairwise([*tree.body, ast.Pass()]):
+        is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+        if isinstance(field, ast.AnnAssign) and not is_text:
+            # a constant of the class is documented where it is declared
+            if not ast.unparse(field.annotation).startswith("ClassVar"):
+                left.append(field.target.id)
+    return left
+
+
+CLASSES = [getattr(mnemoscope, name) for name in mnemoscope.__all__]
+CLASSES = [cls for cls in CLASSES if inspect.isclass(cls)]
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_field_is_documented_where_editors_look(cls):
+    (tree,) = ast.parse(inspect.getsource(cls)).body
+    assert undocumented_fields(tree) == []
+
+
+def test_a_field_without_documentation_is_noticed():
+    (tree,) = ast.parse(
+        'class A:\n    one: int = 1\n    """One."""\n    # two\n    two: int\n'
+    ).body
+    assert undocumented_fields(tree) == ["two"]

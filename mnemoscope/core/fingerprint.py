@@ -73,21 +73,27 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 def _plain(node: Any) -> Any:
     """A syntax tree as lists: names of nodes and their fields.
 
-    Docstrings are left out, and what a version of Python adds.
+    Docstrings are left out, those of fields too, and what a version of Python adds.
     """
     if isinstance(node, list):
         return [_plain(each) for each in node]
     if not isinstance(node, ast.AST):
         return repr(node)
     fields = dict(ast.iter_fields(node))
-    may_have_docstring = isinstance(node, DOCUMENTED)
-    if may_have_docstring and ast.get_docstring(node):
-        fields["body"] = fields["body"][1:]
+    if isinstance(node, DOCUMENTED):
+        fields["body"] = [part for part in node.body if not _is_docstring(part)]
     kept = {}
     for name, value in fields.items():
         if value not in (None, []) and name != "kind":
             kept[name] = _plain(value)
     return [type(node).__name__, sorted(kept.items())]
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    """Whether a statement is a text alone, which does nothing."""
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Constant):
+        return False
+    return isinstance(statement.value.value, str)
 
 
 @functools.cache  # as it was when it was first asked for: later edits are not what runs

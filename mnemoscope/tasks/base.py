@@ -19,15 +19,18 @@ World = Any  # a pytree of arrays; each task names its own
 class Example(NamedTuple):
     """One sequence as the loss sees it: the mean of -log p(targets) weighted by `weights`."""
 
-    # what the model reads
     tokens: Tokens
-    # what it should answer at each position
+    """What the model reads."""
+
     targets: Tokens
-    # how much each position counts
+    """What it should answer at each position."""
+
     weights: Float[Array, "pos"]
-    # after which layer, counted from 0, the answers are read; None, or one that the model does not
-    # have, is the last
+    """How much each position counts."""
+
     layer: Int[Array, ""] | None = None
+    """After which layer, counted from 0, the answers are read; None, or one that the model does not
+    have, is the last."""
 
     def __repr__(self) -> str:
         return in_one_line(type(self).__name__, self._asdict())

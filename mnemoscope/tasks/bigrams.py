@@ -42,29 +42,39 @@ QUADRATURE = 400  # points of the integral over the time of the K-th arrival
 
 
 class Bigrams(Task):
-    """The task."""
+    """Text in which a context says what follows some characters, and bigrams the rest."""
 
     omit_if_default: ClassVar[frozenset[str]] = frozenset({"noise", "noise_token"})
 
     kind: Literal["bigrams"] = "bigrams"
-    # whose bigrams the sequences have; None takes the counts of tiny Shakespeare
+    """The name of this task in files."""
+
     corpus: Corpus | None = None
-    # K, in each sequence
+    """Whose bigrams the sequences have; None takes the counts of tiny Shakespeare."""
+
     n_triggers: Annotated[int, Field(ge=0)] = 5
-    # the same in all sequences, or drawn for each
+    """K, the triggers of each sequence."""
+
     triggers: Literal["fixed", "random"] = "fixed"
-    # how many of the most frequent characters fixed triggers pass over
+    """Whether all sequences have the same triggers, or each draws its own."""
+
     skip: Annotated[int, Field(ge=0)] = 0
-    # how the output of a trigger is drawn
+    """How many of the most frequent characters fixed triggers pass over."""
+
     outputs: Literal["uniform", "bigram"] = "uniform"
-    # tokens that the model reads
+    """How the output of a trigger is drawn."""
+
     length: Annotated[int, Field(ge=2, le=4096)] = 256
-    # where the loss is: on predictable positions, or on all
+    """How many tokens the model reads."""
+
     loss: Literal["predictable", "all"] = "predictable"
-    # how often a trigger is followed by the noise token instead of its output
+    """Where the loss is: on predictable positions, or on all."""
+
     noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    # which token that is: '!' in tiny Shakespeare
+    """How often a trigger is followed by the noise token instead of its output."""
+
     noise_token: Annotated[int, Field(ge=0)] = 2
+    """The number of the noise token; 2 is '!' in tiny Shakespeare."""
 
     @model_validator(mode="after")
     def _check(self) -> "Bigrams":

@@ -29,12 +29,14 @@ MOST_CHARACTERS = 8192  # different ones; tables have their square, half a gigab
 class Corpus(Strict):
     """A text's bigram counts, with the characters that the numbers stand for."""
 
-    # what the text is called
     name: str
-    # all characters; their places are their numbers
+    """What the text is called."""
+
     characters: str
-    # (first, second, how often the second followed the first)
+    """All characters; their places are their numbers."""
+
     counts: tuple[Count, ...]
+    """(first, second, how often the second followed the first)."""
 
     @model_validator(mode="after")
     def _check(self) -> "Corpus":

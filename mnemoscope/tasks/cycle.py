@@ -21,13 +21,16 @@ from mnemoscope.tasks.base import Example, Task
 
 
 class Cycle(Task):
-    """The task."""
+    """A pattern that repeats: A B C A B C ..., from a random start."""
 
     kind: Literal["cycle"] = "cycle"
-    # n, the tokens of the cycle
+    """The name of this task in files."""
+
     n_symbols: Annotated[int, Field(ge=2, le=26)] = 3
-    # the context: how many tokens the model sees at most
+    """n, the tokens of the cycle."""
+
     length: Annotated[int, Field(ge=1, le=64)] = 3
+    """The context: how many tokens the model sees at most."""
 
     @property
     def d_vocab(self) -> int:

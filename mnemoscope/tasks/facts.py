@@ -34,33 +34,46 @@ class FactWorld(NamedTuple):
     """The facts of one seed. Fewer than all subjects, relations and noise tokens may be in use: the
     first of each."""
 
-    # a(s, r)
     answer: Int[Array, "subject relation"]
-    # how many of each are in use
+    """The facts a(s, r)."""
+
     subjects: Int[Array, ""]
+    """How many subjects are in use."""
+
     relations: Int[Array, ""]
+    """How many relations are in use."""
+
     noise: Int[Array, ""]
+    """How many noise tokens are in use."""
 
     def __repr__(self) -> str:
         return in_one_line(type(self).__name__, self._asdict())
 
 
 class Facts(Task):
-    """The task."""
+    """Facts told by a subject and a relation among noise; the answer is asked at the end."""
 
     kind: Literal["facts"] = "facts"
-    # S
+    """The name of this task in files."""
+
     subjects: Size = 16
-    # R
+    """S, how many subjects there are."""
+
     relations: Size = 4
-    # D, the answers of each relation
+    """R, how many relations there are."""
+
     per_relation: Size = 8
-    # how many noise tokens; None has as many as subjects and relations together
+    """D, the answers of each relation."""
+
     noise: Size | None = None
-    # T, with EOS
+    """How many noise tokens; None has as many as subjects and relations together."""
+
     length: Annotated[int, Field(ge=3, le=256)] = 32
-    # "even" is the paper's table floor(s D / S) + r D; "random" draws each fact for each seed
+    """T, the tokens of a sequence, with EOS."""
+
     answers: Literal["random", "even"] = "random"
+    """Where facts come from: "random" draws each for each seed; "even" is the paper's table
+    floor(s D / S) + r D."""
 
     @property
     def n_noise(self) -> int:

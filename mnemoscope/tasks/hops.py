@@ -33,25 +33,33 @@ Stage = tuple[FirstStep, tuple[Weight, ...]]  # a weight for each level
 class HopWorld(NamedTuple):
     """What a seed hides, and what is asked."""
 
-    # the permutations pi_a
     hidden: Int[Array, "k n"]
-    # how often each level is asked at this step: any positive multiple of a probability
+    """The permutations pi_a."""
+
     asked: Float[Array, "level"]
+    """How often each level is asked at this step: any positive multiple of a probability."""
 
     def __repr__(self) -> str:
         return in_one_line(type(self).__name__, self._asdict())
 
 
 class Hops(Task):
-    """The task, for any N of at least 2 and any k that is a power of two."""
+    """Functions to be composed, half of them hidden in the world and half in the context.
+
+    There are any N of at least 2 values, and any k that is a power of two.
+    """
 
     kind: Literal["hops"] = "hops"
-    # N, the values that are permuted
+    """The name of this task in files."""
+
     n: Annotated[int, Field(ge=2, le=4096)] = 4
-    # how many permutations there are, and the largest number of hops
+    """N, the values that are permuted."""
+
     k: Annotated[int, Field(ge=1, le=4096)] = 4
-    # when each level is asked how often; none asks all alike
+    """How many permutations there are, and the largest number of hops."""
+
     schedule: tuple[Stage, ...] = ()
+    """When each level is asked how often; none asks all alike."""
 
     @model_validator(mode="after")
     def _check(self) -> "Hops":

@@ -38,10 +38,11 @@ MAX_SEQUENCES = 4_000_000  # what `sequences` is willing to list
 class Split(NamedTuple):
     """The world of a permutation run."""
 
-    # mappings that are trained on
     train: Int[Array, "mapping symbol"]
-    # mappings that are never shown
+    """Mappings that are trained on."""
+
     held_out: Int[Array, "unseen symbol"]
+    """Mappings that are never shown."""
 
     def __repr__(self) -> str:
         return in_one_line(type(self).__name__, self._asdict())
@@ -50,12 +51,14 @@ class Split(NamedTuple):
 class Sequences(NamedTuple):
     """Every sequence of some mappings. Rows run over mapping, then order, then source."""
 
-    # x_1 y_1 ... x_V y_V
     tokens: Int[np.ndarray, "batch length"]
-    # of each sequence; they sum to 1
+    """The sequences x_1 y_1 ... x_V y_V."""
+
     probability: Float[np.ndarray, "batch"]
-    # which pair the last one is
+    """The probability of each sequence; they sum to 1."""
+
     source: Int[np.ndarray, "batch"]
+    """Which pair the last one is: V - 1 for a new one, else the earlier pair that it repeats."""
 
     def __repr__(self) -> str:
         return in_one_line(type(self).__name__, self._asdict())
@@ -78,19 +81,26 @@ def permutations(n: int) -> Int[np.ndarray, "mapping symbol"]:
 
 
 class Permutation(Task):
-    """The task."""
+    """A hidden permutation shown pair by pair: answers can be eliminated, or recalled."""
 
     kind: Literal["permutation"] = "permutation"
-    # V; 9! = 362,880 mappings is the largest table kept
+    """The name of this task in files."""
+
     n_symbols: Annotated[int, Field(ge=2, le=9)] = 5
-    # how often the last pair repeats an earlier one
+    """V, the symbols that are permuted; 9! = 362,880 mappings is the largest table kept."""
+
     repeat: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    # which one it repeats: always the first, or any
+    """How often the last pair repeats an earlier one."""
+
     repeat_of: Literal["first", "any"] = "first"
-    # the share of all mappings that is never trained on
+    """Which pair the last one repeats: always the first, or any."""
+
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    # None draws a split for each run's seed; a number fixes one split for all of them
+    """The share of all mappings that is never trained on."""
+
     split_seed: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = None
+    """What decides which mappings are held out: None is each run's own seed, a number fixes one
+    split for all of them."""
 
     @property
     def d_vocab(self) -> int:

@@ -17,22 +17,31 @@ class Adam(Strict):
     omit_if_default: ClassVar[frozenset[str]] = frozenset({"warmup", "clip"})
 
     kind: Literal["adam"] = "adam"
-    # the learning rate, at its highest
+    """The name of this optimizer in files."""
+
     lr: Annotated[float, Field(gt=0)] = 1e-3
-    # how much of the mean gradient is kept from step to step
+    """The learning rate, at its highest."""
+
     b1: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    # the same of the mean squared gradient
+    """How much of the mean gradient is kept from step to step."""
+
     b2: Annotated[float, Field(ge=0, lt=1)] = 0.999
-    # added to the root of the mean square, so that nothing is divided by zero
+    """How much of the mean squared gradient is kept from step to step."""
+
     eps: Annotated[float, Field(gt=0)] = 1e-8
-    # the share of each parameter that a step of rate 1 takes away
+    """Added to the root of the mean square, so that nothing is divided by zero."""
+
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    # a constant rate, or one that falls to zero at the last step
+    """The share of each parameter that a step of rate 1 takes away."""
+
     schedule: Literal["constant", "cosine"] = "constant"
-    # steps over which the rate rises from 0
+    """Whether the rate is constant, or falls to zero at the last step along a cosine."""
+
     warmup: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
-    # gradients that are longer are shortened to this length
+    """Steps over which the rate rises from 0."""
+
     clip: Annotated[float, Field(gt=0)] | None = None
+    """Gradients that are longer are shortened to this length."""
 
     def transformation(self, steps: int) -> optax.GradientTransformation:
         """The Optax transformation for a run of this many steps."""
@@ -63,12 +72,16 @@ class SGD(Strict):
     """Stochastic gradient descent: v <- momentum v + gradient + weight_decay p,  p <- p - lr v."""
 
     kind: Literal["sgd"] = "sgd"
-    # the learning rate, constant
+    """The name of this optimizer in files."""
+
     lr: Annotated[float, Field(gt=0)] = 0.03
-    # how much of v is kept from step to step
+    """The learning rate, constant."""
+
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    # the share of each parameter that is added to its gradient
+    """How much of v is kept from step to step."""
+
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """The share of each parameter that is added to its gradient."""
 
     def transformation(self, steps: int) -> optax.GradientTransformation:
         """The Optax transformation; the rate is constant."""

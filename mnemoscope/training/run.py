@@ -27,27 +27,35 @@ class Run:
     """The outcome of `fit`: weights at the snapshots, the loss curve, metrics, and how each
     seed ended."""
 
-    # what was trained
     spec: Spec
-    # one model each, in the order of every seed axis below
+    """What was trained."""
+
     seeds: tuple[int, ...]
-    # by name of parameter; the steps are `spec.snapshot_steps()`
+    """The seeds, one model each, in the order of every seed axis below."""
+
     snapshots: dict[str, Float[np.ndarray, "seed snap ..."]]
-    # after which step each stop was made
+    """Weights by name of parameter; the steps are `spec.snapshot_steps()`."""
+
     loss_steps: Int[np.ndarray, "stop"]
-    # mean training loss over the stretch that ends at each stop
+    """After which step each stop was made."""
+
     losses: Float[np.ndarray, "seed stop"]
-    # how many steps had a finite loss
+    """Mean training loss over the stretch that ends at each stop."""
+
     finite_steps: Int[np.ndarray, "seed"]
-    # by name of what was read; the steps are `spec.eval_steps()`
+    """How many steps of each seed had a finite loss."""
+
     metrics: dict[str, Shaped[np.ndarray, "seed eval ..."]] = field(
         default_factory=dict[str, np.ndarray]
     )
-    # of the world that each seed was trained in; None where it was not kept (0.1)
+    """What was read, by its name; the steps are `spec.eval_steps()`."""
+
     world_hashes: UInt[np.ndarray, "seed 32"] | None = None
-    # every program and kind of device that trained some of the seeds; None is one that left no
-    # fingerprint (0.1)
+    """The hash of the world that each seed was trained in; None where it was not kept (0.1)."""
+
     origins: tuple[TrainedBy | None, ...] = ()
+    """Every program and kind of device that trained some of the seeds; None is one that left no
+    fingerprint (0.1)."""
 
     def outcome(self, seed: int) -> Literal["finished", "diverged"]:
         """`diverged` when the loss of any step was not a finite number."""

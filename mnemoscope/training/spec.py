@@ -19,38 +19,50 @@ Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]  # steps are counted in 32 
 
 
 class Spec(Strict):
-    """One training, frozen."""
+    """Everything that decides a training but the seed: task, model, optimizer and length."""
 
     omit_if_default: ClassVar[frozenset[str]] = frozenset(
         {"unfreeze_at", "metrics", "n_evals", "imported"}
     )
+
     stored_names: ClassVar[Mapping[str, str]] = SPEC_NAMES
 
-    # rises when the same Spec would train differently than before
     format: Literal[1] = 1
-    # what is learned
+    """A number that rises when the same Spec would train differently than before."""
+
     task: Annotated[Permutation | Cycle | Bigrams | Facts | Hops, Field(discriminator="kind")]
-    # what learns it
+    """What is learned."""
+
     model: ModelConfig = ModelConfig()
-    # how gradients become changes
+    """What learns it."""
+
     optimizer: Annotated[Adam | SGD, Field(discriminator="kind")] = Adam()
-    # how long it is trained
+    """How gradients become changes."""
+
     steps: Positive = 2000
-    # sequences in a step
+    """How many steps it is trained."""
+
     batch: Positive = 128
-    # how often weights are kept (`snapshot_steps`)
+    """How many sequences a step draws."""
+
     snapshots: Annotated[int, Field(ge=1, le=100_000)] = 2
-    # holds parameters back for a while: (name or pattern, step) leaves them as they were drawn
-    # before that step
+    """How many times weights are kept; `snapshot_steps` says when."""
+
     unfreeze_at: tuple[tuple[str, Positive], ...] = ()
-    # the probes (`mnemoscope.training.metrics`) that read the model while it trains; probes that
-    # change what they read get a new name
+    """Parameters that are held back for a while: (name or pattern, step) leaves them as they were
+    drawn before that step."""
+
     metrics: Literal["bigrams", "facts", "noise", "hops"] | None = None
-    # they read at so many evenly spaced steps and at the start, or at the snapshots if this is 0
+    """The probes (`mnemoscope.training.metrics`) that read the model while it trains; probes that
+    change what they read get a new name."""
+
     n_evals: Annotated[int, Field(ge=0, le=100_000)] = 0
-    # the fingerprint of weights that came from elsewhere: such a Spec describes a model that was
-    # read and cannot be trained
+    """At how many evenly spaced steps, and at the start, `metrics` are read; 0 is at the
+    snapshots."""
+
     imported: str | None = None
+    """The fingerprint of weights that came from elsewhere: such a Spec describes a model that was
+    read and cannot be trained."""
 
     @model_validator(mode="after")
     def _check(self) -> "Spec":
