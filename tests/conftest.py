@@ -70,7 +70,7 @@ if find_spec("hypothesis"):
 
 # the files that take longest go first, so that no worker is left with one of them at the end
 LONGEST = (
-    "hops", "facts", "identity", "birth", "model", "train", "cluster", "explorer", "golden", "capacity", "loss",
+    "hops", "facts", "identity", "birth", "model", "train", "cluster", "explorer", "explorer_numbers", "golden", "capacity", "loss",
     "memories", "site", "induction", "resume", "cli", "probes", "noise", "gradients", "profile", "studies", "fuzz", "tasks",
 )  # fmt: skip
 

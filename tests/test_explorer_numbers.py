@@ -311,6 +311,13 @@ def test_the_packed_config_has_every_field_with_its_value(pieces):
     assert pack_run(pieces["linear attention"])["config"]["attention"] == "linear"
 
 
+def test_the_page_says_which_kinds_of_layers_a_model_has(pieces):
+    about = pieces["Llama"].about
+    kinds = {"norm_type rms", "act silu", "gated_mlp True", "positions rotary", "bias False"}
+    assert kinds <= set(re.split("[,;] ", about))
+    assert "attn_layers (1,)" in pieces["linear attention"].about
+
+
 def test_a_model_without_parts_is_packed_whole():
     model = ModelConfig(d_model=4, n_heads=1, attn_layers=(), d_mlp=0)
     found = pack_run(planted_piece("bare", Cycle(n_symbols=3, length=4), model, 1))

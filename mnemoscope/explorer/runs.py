@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from mnemoscope.models import ModelConfig
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
@@ -50,6 +51,7 @@ def _describe_spec(spec: Spec) -> str:
         f"{model.n_layers} layer{'s' * (model.n_layers > 1)}",
         f"feed-forward {model.d_mlp}" if model.d_mlp else "no feed-forward",
         f"norm {model.norm}",
+        *_unusual_fields(model),
     ]
     fields = spec.task.model_dump(exclude_none=True, exclude={"kind", "corpus"})
     task = ", ".join(f"{name} {value}" for name, value in fields.items())
@@ -57,3 +59,14 @@ def _describe_spec(spec: Spec) -> str:
     if spec.imported:
         training = "imported, not trained here"
     return f"{', '.join(parts)}; {spec.task.kind}: {task}; {training}."
+
+
+def _unusual_fields(model: ModelConfig) -> list[str]:
+    """Kinds of layers that are not the default ones, by their fields."""
+    told: list[str] = []
+    for name, field in ModelConfig.model_fields.items():
+        is_told = name in ModelConfig.sizes or name == "norm"
+        value = getattr(model, name)
+        if name in model.model_fields_set and value != field.default and not is_told:
+            told.append(f"{name} {value}")
+    return told

@@ -81,7 +81,7 @@ function describePatterns(config, first) {
   const told = [];
   if (!config.causal) told.push("Every position sees the whole prompt.");
   if (!ATTENTION[config.attention].sumsToOne) {
-    told.push("The weights of a row do not sum to one; the largest is the darkest cell.");
+    told.push("The weights of a row do not sum to one; negative ones are orange.");
   }
   if (first) told.push(`The last ${MAX_POSITIONS} positions are shown.`);
   return told;

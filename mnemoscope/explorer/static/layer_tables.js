@@ -71,7 +71,7 @@ const fixed = ({ config }, length) => waves(config.d_model, length);
 function sayWave({ d_model: dModel }, i, j) {
   const { isSine, angle } = waveAt(dModel, i, j);
   const wave = isSine ? "sin" : "cos";
-  return `${wave}(${angle.toFixed(4)}): the position as a wave, which nothing learned.`;
+  return `${wave}(${angle.toFixed(4)}): position ${i} as a wave. It is fixed, not learned.`;
 }
 
 export const POSITIONS = {
