@@ -98,7 +98,8 @@ def test_decompositions(pair, arguments):
     # TransformerLens would add the biases of feed-forward parts that are not there
     expansions = (True, False) if model.config.d_mlp else (False,)
     calls += [("get_full_resid_decomposition", {"expand_neurons": x}) for x in expansions]
-    if not arguments.get("mlp_input"):
+    # before layer 0 TransformerLens takes the stream after the last layer for the remainder
+    if not arguments.get("mlp_input") and arguments.get("layer") != 0:
         calls += [("stack_head_results", {"incl_remainder": x}) for x in (True, False)]
         if model.config.d_mlp and arguments.get("layer") != 0:
             calls += [("stack_neuron_results", {"layer": -1})]

@@ -4,9 +4,7 @@ from typing import Any
 
 from mnemoscope.core.errors import UserError, unknown
 from mnemoscope.models.config import ModelConfig
-
-NORM_WORDS = {"layer": "LN", "rms": "RMS"}
-POSITION_WORDS = {"learned": "standard"}
+from mnemoscope.models.lens_fields import LENS_FIELDS, lens_word
 
 
 class LensConfig:
@@ -26,16 +24,17 @@ class LensConfig:
         """
         mlps = [config.has_mlp(layer) for layer in range(config.n_layers)]
         own = {name: getattr(config, name) for name in ModelConfig.model_fields}
-        theirs = {
+        # of norms after a layer TransformerLens can only say which they are
+        said = config.model_copy(update={"norm": "pre"}) if config.norm == "post" else config
+        words = {name: lens_word(said, name) for name in LENS_FIELDS}
+        theirs = words | {
             "n_ctx": n_ctx,
             "d_vocab": d_vocab,
             "d_vocab_out": d_vocab_out,
             "attn_only": not any(mlps),
-            "act_fn": config.act if any(mlps) else None,
-            "normalization_type": None if config.norm == "none" else NORM_WORDS[config.norm_type],
-            "eps": config.norm_eps,
-            "positional_embedding_type": POSITION_WORDS.get(config.positions, config.positions),
-            "attention_dir": "causal" if config.causal else "bidirectional",
+            # what it has no word for is said in ours
+            "act_fn": (words["act_fn"] or config.act) if any(mlps) else None,
+            "positional_embedding_type": words["positional_embedding_type"] or config.positions,
             "use_attn_scale": config.attention != "linear",
             "attn_scale": config.d_head**0.5,
             "tie_word_embeddings": config.tied,
