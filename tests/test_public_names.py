@@ -57,10 +57,11 @@ def undocumented_fields(tree):
     left = []
     for field, after in pairwise([*tree.body, ast.Pass()]):
         is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
-        if isinstance(field, ast.AnnAssign) and not is_text:
-            # a constant of the class is documented where it is declared
-            if not ast.unparse(field.annotation).startswith("ClassVar"):
-                left.append(field.target.id)
+        if not isinstance(field, ast.AnnAssign) or is_text:
+            continue
+        # a constant of the class is documented where it is declared
+        if not ast.unparse(field.annotation).startswith("ClassVar"):
+            left.append(field.target.id)
     return left
 
 
