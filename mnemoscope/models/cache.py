@@ -13,7 +13,7 @@ of TransformerLens after folding, and with the weights of a fresh norm before it
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -75,12 +75,13 @@ class Cache(CachedSites):
             mlp_input: Whether the stream between the two parts of the last layer is there.
             return_labels: Whether labels come too.
         """
-        stop = self.layers_before(layer)
-        self._check_mlp_input(stop, mlp_input)
+        stop = self.model.layers_before(layer, mlp_input)
         parts: dict[str, Array] = {}
         for i in range(min(stop + 1, self.model.config.n_layers)):
             parts[f"{i}_pre"] = self["resid_pre", i]
-            if (incl_mid and i < stop) or (mlp_input and i == stop):
+            is_asked = mlp_input if i == stop else incl_mid
+            # in a parallel layer both parts receive the same stream
+            if is_asked and not self.model.config.parallel_attn_mlp:
                 parts[f"{i}_mid"] = self["resid_mid", i]
         is_end = stop == self.model.config.n_layers
         if is_end:
@@ -96,7 +97,7 @@ class Cache(CachedSites):
         self,
         layer: int | None = None,
         mlp_input: bool = False,
-        mode: Literal["all", "attn", "mlp"] = "all",
+        mode: str = "all",
         apply_ln: bool = False,
         pos_slice: PosSlice = None,
         incl_embeds: bool = True,
@@ -113,8 +114,7 @@ class Cache(CachedSites):
             incl_embeds: Whether embeddings are there.
             return_labels: Whether labels come too.
         """
-        stop = self.layers_before(layer)
-        self._check_mlp_input(stop, mlp_input)
+        stop = self.model.layers_before(layer, mlp_input)
         self._check_is_sum()
         if mode not in MODES:
             raise UserError(unknown("mode", mode, MODES))
@@ -150,7 +150,7 @@ class Cache(CachedSites):
             pos_slice: The positions that are taken.
             apply_ln: Whether the results go through the norm of what receives them.
         """
-        stop = self.layers_before(layer)
+        stop = self.model.layers_before(layer)
         layers = [i for i in range(stop) if self.model.config.has_attn(i)]
         results = [self["result", i, "attn"] for i in layers]
         labels = [f"L{i}H{head}" for i in layers for head in range(self.model.config.n_heads)]
@@ -171,7 +171,8 @@ class Cache(CachedSites):
             pos_slice: The positions that are taken.
         """
         post = take(take(self["post", layer, "mlp"], pos_slice, -2), neuron_slice, -1)
-        w_out = self.model.parameter(f"blocks.{layer}.mlp.W_out")
+        number = layer + self.model.config.n_layers if layer < 0 else layer
+        w_out = self.model.parameter(f"blocks.{number}.mlp.W_out")
         n_leading = self.model.n_leading
         w_out = take(w_out, neuron_slice, n_leading)
         missing = post.ndim + 1 - w_out.ndim
@@ -200,8 +201,7 @@ class Cache(CachedSites):
             apply_ln: Whether the results go through the norm of what receives them.
             mlp_input: Whether the layer's feed-forward part receives it.
         """
-        stop = self.layers_before(layer)
-        self._check_mlp_input(stop, mlp_input)
+        stop = self.model.layers_before(layer, mlp_input)
         layers = [i for i in range(stop) if self.model.config.has_mlp(i)]
         neurons = np.atleast_1d(take(jnp.arange(self.model.config.d_mlp), neuron_slice, 0))
         results = [self.get_neuron_results(i, neurons) for i in layers]
@@ -231,8 +231,7 @@ class Cache(CachedSites):
             pos_slice: The positions that are taken.
             return_labels: Whether labels come too.
         """
-        stop = self.layers_before(layer)
-        self._check_mlp_input(stop, mlp_input)
+        stop = self.model.layers_before(layer, mlp_input)
         self._check_is_sum()
         # in a parallel layer both parts receive the same stream
         with_attn = mlp_input and not self.model.config.parallel_attn_mlp
@@ -279,8 +278,7 @@ class Cache(CachedSites):
                 stream, instead of divided by what was cached.
         """
         config = self.model.config
-        stop = self.layers_before(layer)
-        self._check_mlp_input(stop, mlp_input)
+        stop = self.model.layers_before(layer, mlp_input)
         self._check_batch(has_batch_dim)
         stack = jnp.asarray(residual_stack)
         if config.norm != "pre":
@@ -413,13 +411,6 @@ class Cache(CachedSites):
             raise UserError(
                 f"has_batch_dim={has_batch_dim}, but this cache has "
                 f"{'a' if self.has_batch_dim else 'no'} batch axis; allowed: to leave it out"
-            )
-
-    def _check_mlp_input(self, stop: int, mlp_input: bool) -> None:
-        if mlp_input and stop == self.model.config.n_layers:
-            raise UserError(
-                "mlp_input=True at the end, which is the unembedding; "
-                f"allowed: layer=0 to {stop - 1}"
             )
 
     def _check_is_sum(self) -> None:

@@ -95,25 +95,12 @@ class CachedSites(Mapping[str, Array]):
             layer: The first layer that is left out; -1 or None: none is.
             sublayer_type: The part of the layer that it is in, where the name does not say.
         """
-        values = [self[activation_name, i, sublayer_type] for i in range(self.layers_before(layer))]
+        values = [
+            self[activation_name, i, sublayer_type] for i in range(self.model.layers_before(layer))
+        ]
         if not values:
             raise UserError(f"layer={layer} has no layers before it; allowed: 1 and more")
         return jnp.stack(values, axis=self.model.n_leading)
-
-    def layers_before(self, layer: int | None) -> int:
-        """How many layers stand before one; -1 and None stand for the end.
-
-        Args:
-            layer: The layer's number.
-        """
-        n_layers = self.model.config.n_layers
-        if layer is None or layer == -1:
-            return n_layers
-        if not isinstance(layer, int | np.integer) or not 0 <= layer <= n_layers:
-            raise UserError(
-                f"layer={short(layer)} of {n_layers}; allowed: 0 to {n_layers}, -1 for the end"
-            )
-        return int(layer)
 
 
 def take(x: Array, which: PosSlice, axis: int) -> Array:

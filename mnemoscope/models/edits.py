@@ -14,10 +14,13 @@ from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from mnemoscope.core.axes import Array, Bool, Float
 from mnemoscope.core.errors import UserError, unknown
 from mnemoscope.models.sites import HasSites
+
+Numbers = Array | np.ndarray
 
 
 @runtime_checkable
@@ -87,7 +90,7 @@ def recorder(
     return site, trace
 
 
-def replace_site(site: str, value: Array, mask: Array | None = None) -> Edit:
+def replace_site(site: str, value: Numbers, mask: Numbers | None = None) -> Edit:
     """Put a value at a site.
 
     Args:
@@ -98,7 +101,7 @@ def replace_site(site: str, value: Array, mask: Array | None = None) -> Edit:
     return _edit(site, value, mask, adds=False)
 
 
-def add_to_site(site: str, value: Array, mask: Array | None = None) -> Edit:
+def add_to_site(site: str, value: Numbers, mask: Numbers | None = None) -> Edit:
     """Add a value to what is at a site: steering.
 
     Args:
@@ -109,7 +112,7 @@ def add_to_site(site: str, value: Array, mask: Array | None = None) -> Edit:
     return _edit(site, value, mask, adds=True)
 
 
-def patch_site(site: str, trace: Mapping[str, Array], mask: Array | None = None) -> Edit:
+def patch_site(site: str, trace: Mapping[str, Array], mask: Numbers | None = None) -> Edit:
     """Put what another run had at the site: activation patching.
 
     Args:
@@ -135,11 +138,11 @@ def patch_sites(names: Callable[[str], bool], trace: Mapping[str, Array]) -> tup
     return chosen
 
 
-def _edit(site: str, value: Array, mask: Array | None, adds: bool) -> Edit:
-    value = jnp.asarray(value, dtype=float)
-    everywhere = (1,) * value.ndim
+def _edit(site: str, value: Numbers, mask: Numbers | None, adds: bool) -> Edit:
+    numbers = jnp.asarray(value, dtype=float)
+    everywhere = (1,) * numbers.ndim
     where = jnp.ones(everywhere, bool) if mask is None else jnp.asarray(mask, bool)
-    return Edit(site, where, value, adds)
+    return Edit(site, where, numbers, adds)
 
 
 def head_mask(config: HasSites, heads: tuple[int, ...]) -> Bool[Array, "1 head 1"]:

@@ -19,6 +19,7 @@ from mnemoscope.models.passes import run_pass
 from mnemoscope.models.prompts import check_row, check_rows
 from mnemoscope.models.weights import Weights
 
+Edits = Intervention | Iterable[Intervention]
 RETURN_TYPES = ("logits", "loss", "both", None)
 _TEXT = "prompts are rows of token numbers; mnemoscope.models.language reads tokenizers"
 _STAYS = "no hook stays on a model; run_with_hooks(tokens, fwd_hooks=[...]) takes those of one run"
@@ -71,7 +72,7 @@ class Hooked(Weights):
     def __call__(
         self,
         tokens: Any,
-        edits: Iterable[Intervention] = (),
+        edits: Edits = (),
         return_type: str | None = "logits",
         loss_per_token: bool = False,
         **other: Any,
@@ -88,13 +89,13 @@ class Hooked(Weights):
         _refuse(other, "return_type, loss_per_token, edits")
         tokens = self.check_rows(tokens)
         _check_return_type(return_type)
-        logits, _ = self._run(tokens, _as_edits(edits), names=())
+        logits, _ = self._run(tokens, as_edits(edits), names=())
         return self._returned(logits, tokens, return_type, loss_per_token)
 
     def run_with_cache(
         self,
         tokens: Any,
-        edits: Iterable[Intervention] = (),
+        edits: Edits = (),
         names_filter: Any = None,
         remove_batch_dim: bool = False,
         return_type: str | None = "logits",
@@ -114,7 +115,7 @@ class Hooked(Weights):
         _refuse(other, "edits, names_filter, remove_batch_dim, return_type")
         tokens = self.check_rows(tokens)
         _check_return_type(return_type)
-        logits, trace = self._run(tokens, _as_edits(edits), names=None)
+        logits, trace = self._run(tokens, as_edits(edits), names=None)
         cache = Cache(self, trace, has_batch_dim=tokens.ndim == 2)
         if names_filter is not None:
             cache = cache.only(names_filter)
@@ -128,7 +129,7 @@ class Hooked(Weights):
         return_type: str | None = "logits",
         fwd_hooks: Iterable[Any] = (),
         loss_per_token: bool = False,
-        edits: Iterable[Intervention] = (),
+        edits: Edits = (),
         **other: Any,
     ) -> Any:
         """Logits of a pass in which functions see values of sites and may change them.
@@ -155,7 +156,7 @@ class Hooked(Weights):
                 "hooks are called outside of jit, vmap and grad; allowed in them: edits, such as "
                 "replace_site and add_to_site"
             )
-        both = (*_as_edits(edits), *hooks_at(self.config, fwd_hooks))
+        both = (*as_edits(edits), *hooks_at(self.config, fwd_hooks))
         logits, _ = self._run(tokens, both, names=())
         return self._returned(logits, tokens, return_type, loss_per_token)
 
@@ -285,8 +286,12 @@ class Hooked(Weights):
             )
 
 
-def _as_edits(edits: Any) -> tuple[Intervention, ...]:
-    """Edits as a tuple, one alone too."""
+def as_edits(edits: Any) -> tuple[Intervention, ...]:
+    """Edits as a tuple, one alone too.
+
+    Args:
+        edits: What was given.
+    """
     if isinstance(edits, Edit):
         return (edits,)
     found = tuple(edits)

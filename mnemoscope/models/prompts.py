@@ -55,7 +55,7 @@ def check_rows(tokens: Any, d_vocab: int, n_ctx: int | None) -> Int[Array, "*bat
         )
     if not isinstance(array, Tracer):
         _check_range(array, d_vocab)
-    return jnp.asarray(array)
+    return jnp.asarray(array, dtype=int)
 
 
 def _is_prompt(array: Any, n_ctx: int | None) -> bool:

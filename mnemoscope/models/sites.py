@@ -117,7 +117,7 @@ def _mlp_sites(config: "ModelConfig", block: str) -> Sites:
     return sites
 
 
-def full_site_name(config: HasSites, name: SiteName) -> str:
+def full_site_name(config: HasSites, name: SiteName | Any) -> str:
     """A site's full name from TransformerLens's short forms.
 
     They are ("pattern", 0), ("scale", 0, "ln1"), "embed", "pattern0" and "scale0ln1".
@@ -130,7 +130,7 @@ def full_site_name(config: HasSites, name: SiteName) -> str:
             short, layer, kind = compact.groups()
             candidates += _names_in_layer(short, int(layer), kind)
     else:
-        candidates = _candidates(config, name)
+        candidates = _candidates(config, name) if isinstance(name, tuple) else []
     for candidate in candidates:
         if candidate in sites:
             return candidate

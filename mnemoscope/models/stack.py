@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Params
-from mnemoscope.core.errors import UserError, short
+from mnemoscope.core.errors import UserError
 from mnemoscope.models.config import ModelConfig
 from mnemoscope.models.hooked import Hooked
 from mnemoscope.models.transformer import Transformer
@@ -65,9 +65,6 @@ class Stack(Hooked):
 def _stacked(models: Iterable[Transformer]) -> Transformer:
     """Models of one shape as one, with a leading seed axis."""
     found = list(models)
-    for model in found:
-        if not isinstance(model, Transformer):
-            raise UserError(f"a Stack of {short(model)}; allowed: models of one shape")
     shapes = [{name: x.shape for name, x in model.params.items()} for model in found]
     if (
         not found

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Params
 from mnemoscope.core.errors import UserError, short, unknown
@@ -53,6 +54,26 @@ class Weights:
         """The longest prompt; None: any length will do."""
         positions = self.params.get("pos_embed.W_pos")
         return self.config.n_ctx if positions is None else positions.shape[self.n_leading]
+
+    def layers_before(self, layer: int | None, mlp_input: bool = False) -> int:
+        """How many layers stand before one that receives the stream.
+
+        Args:
+            layer: The layer; -1, None or as many as there are stand for the end.
+            mlp_input: Whether its feed-forward part receives it, which the end has not.
+        """
+        n_layers = self.config.n_layers
+        if layer is None or layer == -1:
+            layer = n_layers
+        if not isinstance(layer, int | np.integer) or not 0 <= layer <= n_layers:
+            raise UserError(
+                f"layer={short(layer)} of {n_layers}; allowed: 0 to {n_layers}, -1 for the end"
+            )
+        if mlp_input and layer == n_layers:
+            raise UserError(
+                f"mlp_input=True at the end, which is the unembedding; allowed: 0 to {n_layers - 1}"
+            )
+        return int(layer)
 
     def all_head_labels(self) -> list[str]:
         """`L0H0`, `L0H1`, ... of every head."""
@@ -202,21 +223,22 @@ class Weights:
         return self._stacked("mlp.b_out")
 
     def accumulated_bias(
-        self, layer: int, mlp_input: bool = False, include_mlp_biases: bool = True
+        self, layer: int | None, mlp_input: bool = False, include_mlp_biases: bool = True
     ) -> Float[Array, "*seed d_model"]:
         """The sum of the biases that were added to the stream before a layer.
 
         Args:
-            layer: The layer; as many as there are layers stands for the end.
+            layer: The layer; -1 or None: the end.
             mlp_input: Whether the bias of this layer's attention counts too.
             include_mlp_biases: Whether those of feed-forward parts do.
         """
         config = self.config
         total = jnp.zeros((*self.W_E.shape[: self.n_leading], config.d_model))
-        for i in range(layer + int(mlp_input)):
+        stop = self.layers_before(layer, mlp_input)
+        for i in range(stop + int(mlp_input)):
             if config.has_attn(i):
                 total = total + self.parameter(f"blocks.{i}.attn.b_O")
-            if include_mlp_biases and i < layer and config.has_mlp(i):
+            if include_mlp_biases and i < stop and config.has_mlp(i):
                 total = total + self.parameter(f"blocks.{i}.mlp.b_out")
         return total
 
