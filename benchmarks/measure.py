@@ -171,23 +171,41 @@ def step_time(d: int, seeds: int) -> float:
 
 def gradient_time(length: int, vocabulary: int, seeds: int, d: int = 32) -> float:
     """Seconds for loss and gradient of random sequences read at every second position; no task has this freedom."""
+    from typing import ClassVar
+
     import jax
     import jax.numpy as jnp
     import numpy as np
 
     from mnemoscope.core.seeds import device_mesh, for_each_seed, seeds_per_device, shard
     from mnemoscope.models import ModelConfig, init
-    from mnemoscope.tasks import Example
+    from mnemoscope.models.rewrites.table import choose_rewrite
+    from mnemoscope.tasks import Example, Task
     from mnemoscope.training.loss import batch_loss
 
-    config, read = ModelConfig(d_model=d, n_heads=2, d_mlp=2 * d), tuple(range(0, length, 2))
+    class EverySecond(Task):
+        """Read at every second position."""
+
+        d_vocab: ClassVar[int] = vocabulary
+        n_ctx: ClassVar[int] = length
+        loss_positions: ClassVar[tuple[int, ...]] = tuple(range(0, length, 2))
+
+        def world(self, *, key):
+            raise NotImplementedError("sequences are drawn here")
+
+        def sample(self, world, *, key):
+            raise NotImplementedError("sequences are drawn here")
+
+    task = EverySecond()
+    config = ModelConfig(d_model=d, n_heads=2, d_mlp=2 * d)
+    rewrite = choose_rewrite(config, task)
     tokens = jnp.array(np.random.default_rng(0).integers(0, vocabulary, (BATCH, length)))
 
     def one(params, turns, tokens):
         def turn(i, params):
             shifted = (tokens + i) % vocabulary  # so that nothing can be computed before the loop
             batch = Example(shifted, shifted, jnp.ones(tokens.shape))
-            gradient = jax.grad(lambda p: batch_loss(config, p, batch, read))(params)
+            gradient = jax.grad(lambda p: batch_loss(task, config, p, batch, rewrite))(params)
             return jax.tree.map(lambda p, g: p - 1e-3 * g, params, gradient)
 
         return jax.lax.fori_loop(0, turns, turn, params)
@@ -306,12 +324,13 @@ def blocks(store: Path) -> dict:
     return {"told": [str(w.message) for w in told if w.category is Notice]}
 
 
-def agreement() -> dict:
+def agreement(norms: tuple[str, ...] = ("none", "post")) -> dict:
     """Loss and gradient of the training's path against the plain forward pass on this device, at full precision."""
     import jax
     import jax.numpy as jnp
     import numpy as np
 
+    from mnemoscope.models.rewrites.table import choose_rewrite
     from mnemoscope.training.loss import batch_loss
     from mnemoscope.training.step import draw, start, unravel_params
     from mnemoscope.training.worlds import seed_keys
@@ -323,9 +342,8 @@ def agreement() -> dict:
         params = unravel_params(spec, start(spec, 0).trained)
 
         def found(plain: bool):
-            loss = partial(
-                batch_loss, spec.model, batch=batch, read=spec.task.loss_positions, plain=plain
-            )
+            rewrite = None if plain else choose_rewrite(spec.model, spec.task)
+            loss = partial(batch_loss, spec.task, spec.model, batch=batch, rewrite=rewrite)
             with jax.default_matmul_precision("highest"):
                 return jax.jit(jax.value_and_grad(loss))(params)
 
@@ -334,7 +352,7 @@ def agreement() -> dict:
         apart = np.sqrt(sum(float(jnp.square(by_quick[k] - g).sum()) for k, g in by_plain.items()))
         return {"loss": abs(float(quick / plain) - 1), "gradient": float(apart / size)}
 
-    return {norm: one(norm) for norm in ("none", "post")}
+    return {norm: one(norm) for norm in norms}
 
 
 def memory() -> dict:

@@ -61,6 +61,7 @@ def test_the_kernel_has_the_loss_and_gradient_of_the_plain_pass():
         (32, 2, "none", 1),
         (24, 3, "post", 1),
         (8, 1, "pre", 2),
+        (gpu_kernel.WIDEST_HEAD, 1, "none", 1),
     ):
         config = ModelConfig(
             d_model=d_model, n_heads=n_heads, norm=norm, n_layers=n_layers, d_mlp=8
@@ -74,7 +75,7 @@ def test_the_kernel_has_the_loss_and_gradient_of_the_plain_pass():
         batch = Example(tokens, targets, jnp.ones(tokens.shape))
         task = Asking(read=READ)
         rewrite = next(each for each in REWRITES if each.name == "pair tables")
-        assert gpu_kernel.applies(D_VOCAB * N_CTX, len(tokens))
+        assert gpu_kernel.applies(D_VOCAB * N_CTX, config.d_head, len(tokens))
 
         def route(p, plain, config=config, batch=batch, task=task, rewrite=rewrite):
             with jax.default_matmul_precision("highest"):

@@ -463,6 +463,17 @@ def test_the_gpu_kernel_has_the_same_loss_and_gradient(shape, monkeypatch):
         assert plain_off < 1e-5, "rounding, and not more, is what is allowed"
 
 
+def test_the_gpu_kernel_leaves_what_it_cannot_hold_to_the_plain_route(monkeypatch):
+    """Tables of too many pairs, heads too wide for the memory that a program shares, broken chunks."""
+    fits = {"n_pairs": 54, "d_head": 16, "batch": gpu_kernel.CHUNK}
+    assert not gpu_kernel.applies(**fits), "no GPU"
+    monkeypatch.setattr(gpu_kernel.jax, "default_backend", lambda: "gpu")
+    assert gpu_kernel.applies(**fits)
+    assert gpu_kernel.applies(**fits | {"d_head": gpu_kernel.WIDEST_HEAD})
+    for change in ({"n_pairs": 65}, {"d_head": 4096}, {"batch": gpu_kernel.CHUNK + 1}):
+        assert not gpu_kernel.applies(**fits | change), change
+
+
 @pytest.mark.interop
 @pytest.mark.parametrize("heads", [1, 2])
 def test_attention_agrees_with_pytorch(heads):

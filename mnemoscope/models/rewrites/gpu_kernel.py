@@ -34,6 +34,9 @@ CHUNK = 64
 WARPS = 2
 # pairs; padded to 128, a gradient took 1.15 ms on that H200 and 0.61 by the plain route
 LARGEST = 64
+# of a head: a program holds the values of every pair, and a kernel of 4,096 asked for 1 MB of the
+# 232 kB that a multiprocessor shares; 128 is the widest that was measured
+WIDEST_HEAD = 128
 
 # the axes of every array of a kernel: a program sees one row (r) and one head (h), all of the rest
 AXES = {
@@ -46,9 +49,16 @@ AXES = {
 }
 
 
-def applies(n_pairs: int, batch: int) -> bool:
-    """Whether the kernels are used: on a GPU, for tables that a program can hold."""
-    return jax.default_backend() == "gpu" and n_pairs <= LARGEST and batch % CHUNK == 0
+def applies(n_pairs: int, d_head: int, batch: int) -> bool:
+    """Whether the kernels are used: on a GPU, for tables that a program can hold.
+
+    Args:
+        n_pairs: Pairs of a position and a token.
+        d_head: The width of a head.
+        batch: Sequences of a batch.
+    """
+    on_gpu = jax.default_backend() == "gpu"
+    return on_gpu and n_pairs <= LARGEST and d_head <= WIDEST_HEAD and batch % CHUNK == 0
 
 
 def table_attention(

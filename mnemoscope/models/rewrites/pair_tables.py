@@ -213,7 +213,7 @@ def _first_attention(run: _Pass) -> _Attended:
     first_v = v[0].reshape(run.d_vocab, config.d_model).T
     scores = jnp.einsum("ruhe,kvhe->rhkvu", take(rows, q), k) * config.d_head**-0.5
     is_token = materialize(run.true, partial(_one_hot, run.d_vocab), run.tokens.T.astype(jnp.int8))
-    if gpu_kernel.applies(run.n_pos * run.d_vocab, run.batch):
+    if gpu_kernel.applies(run.n_pos * run.d_vocab, config.d_head, run.batch):
         z = _attend_in_kernel(run, scores, v, is_token)
     else:
         z = _attend_by_picking(run, scores, v, is_token)
