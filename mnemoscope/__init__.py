@@ -24,6 +24,7 @@ _HOME = {
     "FactoredMatrix": "mnemoscope.models",
     "Facts": "mnemoscope.tasks",
     "Hops": "mnemoscope.tasks",
+    "Init": "mnemoscope.models",
     "ModelConfig": "mnemoscope.models",
     "Permutation": "mnemoscope.tasks",
     "Run": "mnemoscope.training.run",

@@ -3,6 +3,7 @@
 from mnemoscope.core.errors import UserError as UserError
 from mnemoscope.models import Edit as Edit
 from mnemoscope.models import FactoredMatrix as FactoredMatrix
+from mnemoscope.models import Init as Init
 from mnemoscope.models import ModelConfig as ModelConfig
 from mnemoscope.models import Stack as Stack
 from mnemoscope.models import Transformer as Transformer

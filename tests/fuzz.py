@@ -684,7 +684,7 @@ def corpus_door(given: bytes, room: Path) -> bool:
     must(found.characters == "".join(sorted(set(text))), "other characters")
     must(sum(count for *_, count in found.counts) == len(text), "other counts")
     must(bool(np.allclose(found.bigrams.sum(axis=1), 1)), "its bigrams are no probabilities")
-    on_corpus(STUDIES["birth"], path).settings("quick")
+    on_corpus(STUDIES["birth"], path).conditions("quick")
     return True
 
 

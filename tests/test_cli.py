@@ -71,7 +71,7 @@ def test_help_teaches_and_does_not_wait_for_jax():
     result = started("--help")
     for word in ("list", "run", "ledger", "show", "runs", "mnemoscope show R13"):
         assert word in result.stdout
-    code = "import sys, mnemoscope.cli; print('jax' in sys.modules)"
+    code = "import sys, mnemoscope.cli.main; print('jax' in sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=ENV, check=True
     )
@@ -201,7 +201,7 @@ def test_a_store_that_cannot_be_used(tmp_path):
 
 def test_ctrl_c_ends_with_130_and_keeps_what_was_finished(tmp_path):
     # whoever runs this in the background of a script has SIGINT ignored, and children inherit that
-    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from mnemoscope.cli import main; main()"
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from mnemoscope.cli.main import main; main()"
     command = [sys.executable, "-c", start, "run", "remember", "--claims", "R18", "--seeds", "2"]
     env = ENV | {"MNEMOSCOPE_STORE": str(tmp_path)}
     process = subprocess.Popen(

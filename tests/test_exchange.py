@@ -10,7 +10,7 @@ import pytest
 import tyro
 from exchanged import bits, drawn, small
 
-from mnemoscope.cli import COMMANDS
+from mnemoscope.cli.main import COMMANDS
 from mnemoscope.core.errors import UserError
 from mnemoscope.exchange import imported, read_transformer_lens, tables, write_transformer_lens
 from mnemoscope.exchange.files import new_file, new_folder

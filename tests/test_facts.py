@@ -566,7 +566,7 @@ def test_what_is_written_for_plain_transformers_says_no():
         walk(run.model(0), [0, 1, 40], TASK.token_names)
     with pytest.raises(
         UserError,
-        match=r"the explorer cannot show run [0-9a-f]+, whose model has positions='none'",
+        match=r"answers are tokens; run [0-9a-f]+ has \d+ answers of its own",
     ):
         pack_run(describe_run(run, "x", (0,)))
     with pytest.raises(ValueError, match="metrics='facts' reads the task 'facts', got 'cycle'"):

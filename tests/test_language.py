@@ -362,7 +362,7 @@ def test_every_site_has_its_axes(tmp_path, kind):
     model = read_model(folder(tmp_path / "m", config, tensors))
     c, (_, cache) = model.config, model.run_with_cache(TOKENS)
     sizes = {
-        "pos": 8, "key_pos": 8, "d_model": c.d_model, "head": 4, "kv_head": c.n_kv_heads, "d_head": c.d_head, "d_mlp": c.d_mlp,
+        "pos": 8, "key_pos": 8, "d_model": c.d_model, "head": 4, "kv_head": c.n_key_value_heads or c.n_heads, "d_head": c.d_head, "d_mlp": c.d_mlp,
     }  # fmt: skip
     assert {n: x.shape for n, x in cache.items()} == {
         n: tuple(sizes[a] for a in axes.split()) for n, axes in c.sites().items()
@@ -444,7 +444,9 @@ def test_folders_that_cannot_be_read(tmp_path):
     complaint(
         {k: v for k, v in LLAMA.items() if k != "vocab_size"}, good, "does not say 'vocab_size'"
     )
-    complaint(LLAMA | {"num_key_value_heads": 3}, good, "n_kv_heads=3 does not divide n_heads=4")
+    complaint(
+        LLAMA | {"num_key_value_heads": 3}, good, "n_key_value_heads=3 does not divide n_heads=4"
+    )
     complaint(
         LLAMA | {"intermediate_size": 31},
         good,

@@ -17,9 +17,9 @@ from mnemoscope.models import (
     forward,
     init,
     parameter_shapes,
-    patch,
+    patch_site,
     recorded_sites,
-    replace,
+    replace_site,
     site_axes,
     unembed,
 )
@@ -147,11 +147,11 @@ def test_every_site_can_be_edited_and_its_own_value_changes_no_bit(name):
                 else model.config.n_key_value_heads
             )
             own = jnp.repeat(stream[:, None], heads, axis=1)
-        same, _ = model.run_with_cache(PROMPT, [replace(site, own)])
+        same, _ = model.run_with_cache(PROMPT, [replace_site(site, own)])
         np.testing.assert_array_equal(same, logits, err_msg=site)
         finite = jnp.where(jnp.isfinite(own), own, 0)
         shifted = finite + jnp.linspace(0.5, 1.5, finite.size).reshape(finite.shape)
-        other, trace = model.run_with_cache(PROMPT, [replace(site, shifted)])
+        other, trace = model.run_with_cache(PROMPT, [replace_site(site, shifted)])
         assert not np.array_equal(other, logits), site
         np.testing.assert_array_equal(trace[site], shifted, err_msg=site)
 
@@ -163,7 +163,7 @@ def test_one_head_reads_another_stream():
     _, cache = model.run_with_cache(PROMPT)
     old = jnp.repeat(cache["resid_pre", 0][:, None], 2, axis=1)
     mask = jnp.array([False, True])[None, :, None]
-    edit = replace("blocks.1.hook_k_input", old, mask)
+    edit = replace_site("blocks.1.hook_k_input", old, mask)
     _, edited = model.run_with_cache(PROMPT, [edit])
     np.testing.assert_array_equal(edited["k", 1][:, 0], cache["k", 1][:, 0])
     p = {name: np.asarray(value, np.float64) for name, value in model.params.items()}
@@ -180,7 +180,7 @@ def test_the_layers_from_one_on_are_a_model_of_their_own():
         model = model_of(ROWS[name])
         logits, cache = model.run_with_cache(PROMPT)
         tail = model.after(1)
-        stream = replace("hook_embed", cache["resid_pre", 1])
+        stream = replace_site("hook_embed", cache["resid_pre", 1])
         np.testing.assert_allclose(tail(jnp.array(PROMPT), [stream]), logits, rtol=1e-5, atol=1e-5)
 
 
@@ -303,5 +303,5 @@ def test_patching_from_a_trace_takes_new_sites_too():
     model = model_of(ROWS["Llama"])
     _, cache = model.run_with_cache(PROMPT)
     other = [5, 4, 3, 2, 1, 2, 3]
-    logits, _ = model.run_with_cache(other, [patch("blocks.1.hook_resid_post", cache)])
+    logits, _ = model.run_with_cache(other, [patch_site("blocks.1.hook_resid_post", cache)])
     np.testing.assert_array_equal(logits, model.run_with_cache(PROMPT)[0])

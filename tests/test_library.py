@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import mnemoscope
-from mnemoscope.cli import COMMANDS
+from mnemoscope.cli.main import COMMANDS
 from mnemoscope.report.figures import load_drawings
 from mnemoscope.report.site.extra import load_extra_pages, load_statements
 from mnemoscope.studies.claims import Study

@@ -20,8 +20,10 @@ RESULTS = Path(__file__).parents[1] / "results" / "full"
 PATTERNS = tuple(f"*.W_{letter}" for letter in "QKVO" * 50)
 MODEL = ms.ModelConfig(
     frozen=PATTERNS,
-    constant=tuple((name, 1.0) for name in PATTERNS),
-    scaled=tuple((name, 1.0) for name in PATTERNS),
+    init=ms.Init(
+        constant=tuple((name, 1.0) for name in PATTERNS),
+        scale=tuple((name, 1.0) for name in PATTERNS),
+    ),
     mlp_layers=tuple(range(200)),
     n_layers=200,
 )
@@ -46,6 +48,7 @@ LARGE = {
     "Edit": lambda: ms.knock_out_mlp(0),
     "Example": lambda: BIGRAMS.sample((), key=KEY),
     "Facts": ms.Facts,
+    "Init": lambda: MODEL.init,
     "Hops": lambda: HOPS,
     "ModelConfig": lambda: MODEL,
     "Permutation": ms.Permutation,
@@ -53,6 +56,8 @@ LARGE = {
     "Spec": lambda: SPEC,
     "Store": lambda: ms.Store("store"),
     "Transformer": lambda: trained().models(),
+    "Stack": lambda: ms.Stack(trained().models()),
+    "FactoredMatrix": lambda: ms.FactoredMatrix(jnp.zeros((999, 3)), jnp.zeros((3, 999))),
     "UserError": lambda: ms.UserError("what was wrong, what came, what is allowed"),
     # not public names themselves, but what these give
     "Split": lambda: ms.Permutation(n_symbols=7).world(key=KEY),
@@ -61,7 +66,7 @@ LARGE = {
     "HopWorld": lambda: HOPS.world(key=KEY),
     "Corpus": tiny_shakespeare,
     "Study": lambda: find_study("birth"),
-    "Condition": lambda: next(iter(find_study("birth").settings("full").values())),
+    "Condition": lambda: next(iter(find_study("birth").conditions("full").values())),
     "Ledger": lambda: Ledger.model_validate_json((RESULTS / "remember.json").read_text()),
     "Outcome": lambda: Outcome("partly", 1.0, (0.0, 2.0), "so", {"loss": np.zeros((999, 99))}),
     "Grid": lambda: Grid.of(range(99), range(99), np.zeros((99, 99))),

@@ -1,0 +1,101 @@
+"""The command line: it parses, calls, and turns every expected failure into one line.
+
+Exit codes: 0 done, 1 `compare` found other verdicts, 2 something asked for cannot be done, 130
+interrupted. Finished work is kept in every case.
+
+Commands import what they need when they are called: `mnemoscope --help` does not wait for JAX.
+"""
+
+import io
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import tyro
+
+from mnemoscope.cli.exchange import export, import_
+from mnemoscope.cli.ledgers import compare, figure, ledger, show
+from mnemoscope.cli.profiling import profile
+from mnemoscope.cli.store import check, runs
+from mnemoscope.cli.studies import list_, run
+from mnemoscope.cli.visualize import explore, site
+from mnemoscope.core.errors import Notice, UserError
+from mnemoscope.core.legacy import OPTION_NAMES
+from mnemoscope.studies.discover import load_commands
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "list": list_,
+    "run": run,
+    "ledger": ledger,
+    "show": show,
+    "compare": compare,
+    "runs": runs,
+    "site": site,
+    "explore": explore,
+    "figure": figure,
+    "profile": profile,
+    "check": check,
+    "export": export,
+    "import": import_,
+}
+# a study's own command has its name
+COMMANDS |= load_commands()
+DESCRIPTION = (
+    "Grow memory in tiny transformers, look inside while it forms, and put what papers say about "
+    "it to the test."
+    """
+
+Start with:  mnemoscope list               what is claimed
+             mnemoscope run remember       train and judge (about three minutes on two cores)
+             mnemoscope ledger             what was found
+             mnemoscope show R13           one claim, seed by seed
+             mnemoscope site --open        all of it as pages, with the explorer
+             mnemoscope walk               every number of a forward pass
+             mnemoscope profile remember   where the time of a training step goes"""
+)
+
+
+def main() -> None:
+    """Parse the command line and run it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # a name that the terminal cannot show is no reason to stop
+            stream.reconfigure(errors="backslashreplace")
+    _print_notices()
+    try:
+        _refuse_old_options(sys.argv[1:])
+        tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="mnemoscope", description=DESCRIPTION)
+    except KeyboardInterrupt:
+        print(
+            "\nmnemoscope: interrupted; finished runs are kept, the same command goes on from "
+            "there",
+            file=sys.stderr,
+        )
+        sys.exit(130)
+    except UserError as error:
+        print(f"mnemoscope: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(0)
+
+
+def _refuse_old_options(arguments: list[str]) -> None:
+    """Raise where an argument is an option that now has another name."""
+    for argument in arguments:
+        option = argument.split("=")[0]
+        if option in OPTION_NAMES:
+            raise UserError(f"unknown option {option} (did you mean {OPTION_NAMES[option]}?)")
+
+
+def _print_notices() -> None:
+    """From here on a notice is one line on the error stream; other warnings stay as they are."""
+    usual = warnings.showwarning
+
+    def show_warning(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+        if issubclass(category, Notice):
+            print(f"mnemoscope: {message}", file=sys.stderr)
+        else:
+            usual(message, category, *rest)
+
+    warnings.showwarning = show_warning
