@@ -157,7 +157,7 @@ def step_time(d: int, seeds: int) -> float:
     import numpy as np
 
     from mnemoscope.core.seeds import device_mesh, shard
-    from mnemoscope.training.programs import programs
+    from mnemoscope.training.compilation import programs
 
     program = programs(remember(d, steps=10**6), seeds)
     ids = shard(device_mesh(seeds), np.arange(seeds))
@@ -179,7 +179,7 @@ def gradient_time(length: int, vocabulary: int, seeds: int, d: int = 32) -> floa
 
     from mnemoscope.core.seeds import device_mesh, for_each_seed, seeds_per_device, shard
     from mnemoscope.models import ModelConfig, init
-    from mnemoscope.models.rewrites.table import choose_rewrite
+    from mnemoscope.models.rewrites.choose import choose_rewrite
     from mnemoscope.tasks import Example, Task
     from mnemoscope.training.loss import batch_loss
 
@@ -330,7 +330,7 @@ def agreement(norms: tuple[str, ...] = ("none", "post")) -> dict:
     import jax.numpy as jnp
     import numpy as np
 
-    from mnemoscope.models.rewrites.table import choose_rewrite
+    from mnemoscope.models.rewrites.choose import choose_rewrite
     from mnemoscope.training.loss import batch_loss
     from mnemoscope.training.step import draw, start, unravel_params
     from mnemoscope.training.worlds import seed_keys

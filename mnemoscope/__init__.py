@@ -7,7 +7,7 @@ for JAX. `__init__.pyi` says the same to type checkers; a test holds the two tog
 from importlib import import_module
 from typing import Any
 
-from mnemoscope.core.imports import remember_imports
+from mnemoscope.core.import_record import remember_imports
 
 __version__ = "0.2.0.dev0"
 

@@ -41,7 +41,7 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 
 from mnemoscope.execution import machine  # noqa: E402
-from mnemoscope.training import programs  # noqa: E402
+from mnemoscope.training import compilation  # noqa: E402
 
 # tracing makes millions of short-lived objects, and what was imported stays: looked through less often, tests take 4% less
 gc.freeze()
@@ -100,7 +100,7 @@ def _less_work_for_the_compiler(request):
     )
     if jax.config.read("jax_disable_most_optimizations") == optimize:
         jax.clear_caches()
-        programs._programs.clear()
+        compilation._programs.clear()
     jax.config.update("jax_disable_most_optimizations", not optimize)
 
 

@@ -38,13 +38,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from mnemoscope import cli
-from mnemoscope.core.config import Strict
 from mnemoscope.core.errors import UserError
+from mnemoscope.core.strict import Strict
 from mnemoscope.execution import local, machine
 from mnemoscope.models import Init, ModelConfig, parameter_shapes
 from mnemoscope.models.language import read_model, read_tokenizer
-from mnemoscope.report import results
-from mnemoscope.report.figures import claim_figures
+from mnemoscope.report import find_ledgers
+from mnemoscope.report.claim_figures import claim_figures
 from mnemoscope.report.walk.choose import parse_prompt
 from mnemoscope.store import RunRow, Store
 from mnemoscope.store.checksums import row_checksum
@@ -358,10 +358,12 @@ def papers() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for study in ("birth", "memories"):
         for part in ("", ".evidence", ".pictures"):
-            body = json.loads((results.published() / "full" / f"{study}{part}.json").read_text())
+            body = json.loads(
+                (find_ledgers.published() / "full" / f"{study}{part}.json").read_text()
+            )
             if not part:
                 drawn = json.loads(
-                    (results.published() / "full" / f"{study}.pictures.json").read_text()
+                    (find_ledgers.published() / "full" / f"{study}.pictures.json").read_text()
                 )
                 keep = [claim["id"] for claim in body["claims"] if claim["id"] in drawn][:2]
                 body |= {

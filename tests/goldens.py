@@ -24,7 +24,7 @@ import jax
 import numpy as np
 from pydantic_core import PydanticUndefined
 
-from mnemoscope.core.config import Strict
+from mnemoscope.core.strict import Strict
 from mnemoscope.models import Init, ModelConfig
 from mnemoscope.studies.discover import STUDIES
 from mnemoscope.tasks import Bigrams, Cycle, Facts, Hops, Permutation, Task

@@ -11,7 +11,7 @@ from planted import SEEDS, evidence_of, planted, rows_of, silent, untrained
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import Transformer
-from mnemoscope.probes.levels import above_chance, first_fall, first_reach
+from mnemoscope.probes.threshold_steps import above_chance, first_fall, first_reach
 from mnemoscope.studies.claims import Condition, Outcome
 from mnemoscope.studies.discover import find_study, on_corpus
 from mnemoscope.studies.evidence import Evidence

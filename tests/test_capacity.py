@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.seeds import map_over_seeds
+from mnemoscope.studies.bisection import largest
 from mnemoscope.studies.library.memories import capacity as memories
 from mnemoscope.studies.library.memories.capacity import (
     Memory,
@@ -28,8 +29,7 @@ from mnemoscope.studies.library.memories.optimized import (
     optimize,
     start,
 )
-from mnemoscope.studies.search import largest
-from mnemoscope.theory.memory import random_unit_vectors, zipf
+from mnemoscope.theory.associative_memory import random_unit_vectors, zipf
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=6), st.integers(1, 50))

@@ -6,7 +6,7 @@ import pytest
 
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
-from mnemoscope.report.results import published
+from mnemoscope.report.find_ledgers import published
 
 SAME = {"F4": [1.0, 2.0, 3.0]}
 

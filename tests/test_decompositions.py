@@ -8,7 +8,7 @@ from models_at_hand import BATCH, CONFIGS, VOCAB, drawn, on_paper
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import ModelConfig, Transformer
-from mnemoscope.models.cache import Cache
+from mnemoscope.models.activation_cache import Cache
 
 
 @pytest.fixture(params=CONFIGS, scope="module")

@@ -12,11 +12,11 @@ from exchanged import bits, drawn, small
 
 from mnemoscope.cli.main import COMMANDS
 from mnemoscope.core.errors import UserError
-from mnemoscope.exchange import imported, read_transformer_lens, tables, write_transformer_lens
-from mnemoscope.exchange.files import new_file, new_folder
+from mnemoscope.exchange import imported, read_transformer_lens, run_tables, write_transformer_lens
+from mnemoscope.exchange.atomic_write import new_file, new_folder
 from mnemoscope.explorer import describe_run, pack_run
 from mnemoscope.models import Transformer, parameter_shapes
-from mnemoscope.report.results import ledger
+from mnemoscope.report.find_ledgers import ledger
 from mnemoscope.store import Store
 from mnemoscope.tasks import Cycle, Permutation
 from mnemoscope.training.loop import fit
@@ -168,7 +168,7 @@ def read_csv(path):
 
 def test_tables_of_a_run(tmp_path):
     run = run_with_metrics()
-    tables.write_csv(tables.run_tables(run), {"run": "x"}, tmp_path / "run", False)
+    run_tables.write_csv(run_tables.run_tables(run), {"run": "x"}, tmp_path / "run", False)
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
         "about.json",
         "losses.csv",
@@ -224,7 +224,7 @@ def test_parquet(tmp_path):
         "pyarrow.parquet", reason="PyArrow is not installed (the extra 'parquet')"
     )
     run = run_with_metrics()
-    tables.write_parquet(tables.run_tables(run), {}, tmp_path / "run", False)
+    run_tables.write_parquet(run_tables.run_tables(run), {}, tmp_path / "run", False)
     read = {
         name: parquet.read_table(tmp_path / "run" / f"{name}.parquet")
         for name in ("seeds", "losses", "metrics")

@@ -11,7 +11,7 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.exchange import read_transformer_lens, write_transformer_lens
 from mnemoscope.exchange.lens import SUPPORT
 from mnemoscope.models import Init, ModelConfig
-from mnemoscope.models.lens_fields import LENS_FIELDS, from_lens_word, lens_word
+from mnemoscope.models.transformer_lens_fields import LENS_FIELDS, from_lens_word, lens_word
 
 ROWS = {name: row(name) for name in LENS_ROWS} | {
     "frozen": small(frozen=("*.W_E",), init=Init(scale=(("*.W_O", 2.0),))),
@@ -320,7 +320,7 @@ def test_a_used_folder_that_is_cut_off_while_it_is_written_over_has_no_model(fol
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mnemoscope.exchange.files.os.replace", full)
+    monkeypatch.setattr("mnemoscope.exchange.atomic_write.os.replace", full)
     with pytest.raises(UserError, match="No space left on device"):
         write_transformer_lens(drawn(small()), folder, force=True)
     monkeypatch.undo()

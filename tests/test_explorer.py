@@ -23,8 +23,8 @@ from mnemoscope import cli
 from mnemoscope.core.errors import UserError
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.explorer import ExplorerRun, build_page, describe_run, pack_run
-from mnemoscope.explorer.adapters import get_adapter
 from mnemoscope.explorer.featured import describe_featured, featured_runs
+from mnemoscope.explorer.task_adapters import get_adapter
 from mnemoscope.models import ModelConfig, knock_out_head
 from mnemoscope.probes.skills import both_skills
 from mnemoscope.store import Store

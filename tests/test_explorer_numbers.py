@@ -22,8 +22,11 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.explorer import build_page, pack_run
 from mnemoscope.explorer.pack import SUPPORT, resolve_config
 from mnemoscope.models import ModelConfig, Transformer
-from mnemoscope.models.layer_tables import ACTIVATIONS, ATTENTION, NORMS, POSITIONS
-from mnemoscope.models.support import Support
+from mnemoscope.models.activations import ACTIVATIONS
+from mnemoscope.models.attention_kinds import ATTENTION
+from mnemoscope.models.consumer_support import Support
+from mnemoscope.models.norms import NORMS
+from mnemoscope.models.positions import POSITIONS
 from mnemoscope.probes.ablation import cases, edits
 from mnemoscope.tasks import Cycle
 

@@ -9,7 +9,7 @@ import pytest
 
 import mnemoscope as ms
 from mnemoscope.core.errors import UserError
-from mnemoscope.models.factored import composition_scores
+from mnemoscope.models.factored_matrix import composition_scores
 
 
 def factors(left, middle, right, leading=(2, 3), seed=0):

@@ -24,7 +24,7 @@ from mnemoscope.studies.library.facts.conditions import LINEAR, SOFTMAX, TASK
 from mnemoscope.studies.library.facts.study import STUDY
 from mnemoscope.studies.scales import SCALES
 from mnemoscope.tasks import Facts
-from mnemoscope.theory.facts import parameter_count, recall_model, write_facts
+from mnemoscope.theory.fact_models import parameter_count, recall_model, write_facts
 from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.optimizers import SGD

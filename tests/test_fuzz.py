@@ -23,7 +23,7 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
 from mnemoscope.models.language import Tokenizer, read_model
-from mnemoscope.report.tables import markdown
+from mnemoscope.report.ledger_tables import markdown
 from mnemoscope.store import Damage, Store
 from mnemoscope.store.checksums import sha256
 from mnemoscope.store.schema import put_with_checksum
@@ -359,7 +359,7 @@ def test_half_a_character_is_no_text():
 
 
 def test_dollars_in_names_are_no_formulas():
-    from mnemoscope.report.figures import claim_figures, svg
+    from mnemoscope.report.claim_figures import claim_figures, svg
     from mnemoscope.studies.claims import Plots
     from mnemoscope.studies.presentation import Panel
 

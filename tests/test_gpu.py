@@ -26,7 +26,7 @@ from mnemoscope.core.errors import Notice
 from mnemoscope.execution import local, machine, retrain
 from mnemoscope.models import ModelConfig, parameter_shapes
 from mnemoscope.models.rewrites import gpu_kernel
-from mnemoscope.models.rewrites.table import REWRITES
+from mnemoscope.models.rewrites.choose import REWRITES
 from mnemoscope.store import Store
 from mnemoscope.tasks import Example, Permutation
 from mnemoscope.training.loop import fit

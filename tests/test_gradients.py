@@ -10,7 +10,7 @@ import pytest
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import Transformer, forward
-from mnemoscope.probes.memories import first_keys, output_memory, second_keys
+from mnemoscope.probes.weight_memories import first_keys, output_memory, second_keys
 from mnemoscope.tasks import Bigrams, Corpus
 from mnemoscope.theory.gradients import (
     FIRST_KEYS,

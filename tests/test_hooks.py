@@ -12,7 +12,7 @@ from numpy_pass import numpy_logits
 import mnemoscope as ms
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import ModelConfig, Transformer
-from mnemoscope.models.hooked import as_edits
+from mnemoscope.models.hooked_model import as_edits
 
 PLAIN = drawn(CONFIGS["plain"])
 Z = "blocks.1.attn.hook_z"
@@ -45,7 +45,7 @@ def test_a_batch_is_its_rows(kind):
 def test_large_models_compile_to_the_same(monkeypatch):
     edits = [ms.knock_out_head(PLAIN.config, 0, 1)]
     logits, cache = PLAIN.run_with_cache(BATCH, edits)
-    monkeypatch.setattr("mnemoscope.models.passes.LARGE", 1)
+    monkeypatch.setattr("mnemoscope.models.batched_pass.LARGE", 1)
     compiled, its_cache = PLAIN.run_with_cache(BATCH, edits)
     close(compiled, logits)
     assert list(its_cache) == list(cache)

@@ -17,8 +17,8 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.explorer import describe_run, pack_run
 from mnemoscope.models import Init, ModelConfig, Transformer, knock_out_head
 from mnemoscope.models.rewrites import pair_tables, score_tables
-from mnemoscope.models.rewrites.table import choose_rewrite
-from mnemoscope.probes.hops import ablate_each_layer, by_level, read_after
+from mnemoscope.models.rewrites.choose import choose_rewrite
+from mnemoscope.probes.hop_accuracy import ablate_each_layer, by_level, read_after
 from mnemoscope.probes.walk import walk
 from mnemoscope.report.walk import text
 from mnemoscope.studies.claims import InconclusiveError
@@ -26,7 +26,7 @@ from mnemoscope.studies.library.hops import built, order, trained
 from mnemoscope.studies.library.hops.conditions import curriculum, only
 from mnemoscope.studies.library.hops.study import STUDY
 from mnemoscope.tasks import Hops, HopWorld, Permutation
-from mnemoscope.theory.hops import hop_model, write_hops
+from mnemoscope.theory.hop_transformer import hop_model, write_hops
 from mnemoscope.training.loop import fit
 from mnemoscope.training.loss import batch_loss, loss_and_gradient
 from mnemoscope.training.metrics import hops, metrics_of

@@ -145,8 +145,8 @@ def test_a_changed_constant_or_method_is_another_program(monkeypatch):
     [
         ("from mnemoscope.training import loss as at; at.CHUNK = 64", "training.loss.CHUNK"),
         (
-            "from mnemoscope.probes import memories as at; at.output_memory = print",
-            "probes.memories.output_memory",
+            "from mnemoscope.probes import weight_memories as at; at.output_memory = print",
+            "probes.weight_memories.output_memory",
         ),
         (
             "from mnemoscope import Permutation as at; at.sample = print",
@@ -183,20 +183,29 @@ def test_source_is_compared_by_what_it_does(tmp_path, monkeypatch):
 def test_what_trains_is_all_in_the_fingerprint():
     """Every module that training and its metrics load from the package, but for words and files."""
     # types, how many devices there are, errors, this, and what shows or sends numbers
-    core = ("axes", "config", "devices", "errors", "fingerprint", "imports", "notebook", "theme")
+    core = (
+        "axes",
+        "devices",
+        "errors",
+        "fingerprint",
+        "import_record",
+        "notebook",
+        "strict",
+        "theme",
+    )
     # what a model is asked in a reader's hand: metrics call `Transformer.run_with_trace` alone
     in_the_hand = (
-        "cache",
+        "activation_cache",
+        "batched_pass",
         "cached_sites",
-        "factored",
-        "hooked",
+        "factored_matrix",
+        "hooked_model",
         "hooks",
-        "lens_fields",
-        "lens_words",
         "next_token",
-        "passes",
         "prompts",
         "stack",
+        "transformer_lens_config",
+        "transformer_lens_fields",
         "weights",
     )
     harmless = (*core, "sinks", *in_the_hand)

@@ -10,7 +10,7 @@ from compiled import batch_of, forward, init
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import Init, ModelConfig, Transformer
-from mnemoscope.probes.memories import (
+from mnemoscope.probes.weight_memories import (
     bigram_memory,
     first_keys,
     head_scores,

@@ -25,9 +25,9 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from mnemoscope.exchange import read_transformer_lens, write_transformer_lens  # noqa: E402
 from mnemoscope.exchange.lens import SUPPORT  # noqa: E402
 from mnemoscope.models import Edit, Transformer  # noqa: E402
+from mnemoscope.models.consumer_support import ANY  # noqa: E402
 from mnemoscope.models.language import find_weights, read_model, read_tokenizer  # noqa: E402
 from mnemoscope.models.sites import SPLIT_INPUTS  # noqa: E402
-from mnemoscope.models.support import ANY  # noqa: E402
 
 # it says that version 4 will take it away, which is why the extra asks for less than 4
 pytestmark = [

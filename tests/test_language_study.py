@@ -10,10 +10,10 @@ from mnemoscope import cli
 from mnemoscope.core.errors import UserError
 from mnemoscope.models.language.tokens import byte_characters
 from mnemoscope.probes.copying import prefix_score, previous_score, token_losses
-from mnemoscope.report.figures import claim_figures
+from mnemoscope.report.claim_figures import claim_figures
 from mnemoscope.studies.discover import STUDIES, on_model
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.language import copying, keys, pairs, places
+from mnemoscope.studies.library.language import copying_heads, keys, pairs, places
 from mnemoscope.studies.library.language.study import JUDGES, study_of
 from mnemoscope.studies.library.language.subject import Subject, batches, padded, rows
 from mnemoscope.studies.presentation import load_panels
@@ -149,9 +149,11 @@ def found(claim, subject):
 
 @pytest.mark.parametrize("claim", ["L1", "L2", "L3"])
 def test_a_random_model_has_no_such_habits_and_everything_is_drawn(claim, subject, monkeypatch):
-    monkeypatch.setattr(copying, "SILENCED", 2)
-    judged, asked = copying.verdict, []
-    monkeypatch.setattr(copying, "verdict", lambda *given: asked.append(given) or judged(*given))
+    monkeypatch.setattr(copying_heads, "SILENCED", 2)
+    judged, asked = copying_heads.verdict, []
+    monkeypatch.setattr(
+        copying_heads, "verdict", lambda *given: asked.append(given) or judged(*given)
+    )
     finding = found(claim, subject)
     if (
         claim == "L1"
@@ -228,10 +230,10 @@ def test_agreement_is_counted_right(subject):
 
 
 def test_verdicts():
-    assert copying.verdict(True, (1.5, 2.0), 0.6, 0.1) == "reproduced"
-    assert copying.verdict(True, (1.5, 2.0), 0.4, 0.1) == "partly"
-    assert copying.verdict(True, (1.5, 2.0), 0.6, 0.4) == "partly"
-    assert copying.verdict(False, (0.5, 2.0), 0.4, 0.1) == "refuted"
+    assert copying_heads.verdict(True, (1.5, 2.0), 0.6, 0.1) == "reproduced"
+    assert copying_heads.verdict(True, (1.5, 2.0), 0.4, 0.1) == "partly"
+    assert copying_heads.verdict(True, (1.5, 2.0), 0.6, 0.4) == "partly"
+    assert copying_heads.verdict(False, (0.5, 2.0), 0.4, 0.1) == "refuted"
     assert places.verdict((0.01, 0.1), (0.5, 1.0), 0.5) == "reproduced"
     assert places.verdict((0.01, 0.1), (0.5, 1.0), 0.4) == "partly"
     assert places.verdict((-0.01, 0.1), (0.5, 1.0), 0.9) == "partly"

@@ -23,9 +23,12 @@ from mnemoscope.models import (
     site_axes,
     unembed,
 )
-from mnemoscope.models.layer_tables import ACTIVATIONS, ATTENTION, NORMS, POSITIONS
-from mnemoscope.models.rewrites.table import REWRITES
-from mnemoscope.models.support import Support
+from mnemoscope.models.activations import ACTIVATIONS
+from mnemoscope.models.attention_kinds import ATTENTION
+from mnemoscope.models.consumer_support import Support
+from mnemoscope.models.norms import NORMS
+from mnemoscope.models.positions import POSITIONS
+from mnemoscope.models.rewrites.choose import REWRITES
 from mnemoscope.probes import walk
 from mnemoscope.tasks import Permutation
 

@@ -10,7 +10,7 @@ import pytest
 
 import mnemoscope
 from mnemoscope.cli.main import COMMANDS
-from mnemoscope.report.figures import load_drawings
+from mnemoscope.report.claim_figures import load_drawings
 from mnemoscope.report.site.extra import load_extra_pages, load_statements
 from mnemoscope.studies.claims import Study
 from mnemoscope.studies.discover import LIBRARY, STUDIES, Library

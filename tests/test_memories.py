@@ -8,14 +8,14 @@ from planted import evidence_of
 
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
-from mnemoscope.report.figures import claim_figures
+from mnemoscope.report.claim_figures import claim_figures
 from mnemoscope.studies.discover import STUDIES
 from mnemoscope.studies.library.memories import taught, written
 from mnemoscope.studies.library.memories.study import STUDY
 from mnemoscope.studies.library.memories.written import for_draws
 from mnemoscope.studies.presentation import load_panels
 from mnemoscope.studies.scales import SCALES
-from mnemoscope.theory.memory import error_mass, recalled, store, zipf
+from mnemoscope.theory.associative_memory import error_mass, recalled, store, zipf
 from mnemoscope.theory.one_step import cross_entropy
 
 

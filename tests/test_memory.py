@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tries import tries
 
-from mnemoscope.theory import memory, one_step
+from mnemoscope.theory import associative_memory, one_step
 
 
 def drawn(n, m, d, seed):
@@ -48,19 +48,23 @@ def test_orthonormal_embeddings_recall_everything_with_any_weights():
     n = 5
     e, u, f = jnp.eye(n), jnp.eye(n)[::-1], jnp.array([3, 1, 4, 0, 2])
     for weights in (jnp.ones(n), jnp.array([1.0, 0.5, 0.1, 0.01, 0.001])):
-        w = memory.store(e, u, f, weights)
-        np.testing.assert_allclose(memory.scores(w, e, u), jnp.eye(n)[f] * weights[:, None])
-        assert memory.recalled(w, e, u, f).all()
-    w = memory.store(e, u, f, jnp.array([1.0, 1.0, 1.0, -1.0, 1.0]))
-    assert memory.recalled(w, e, u, f).tolist() == [True, True, True, False, True]
+        w = associative_memory.store(e, u, f, weights)
+        np.testing.assert_allclose(
+            associative_memory.scores(w, e, u), jnp.eye(n)[f] * weights[:, None]
+        )
+        assert associative_memory.recalled(w, e, u, f).all()
+    w = associative_memory.store(e, u, f, jnp.array([1.0, 1.0, 1.0, -1.0, 1.0]))
+    assert associative_memory.recalled(w, e, u, f).tolist() == [True, True, True, False, True]
 
 
 def test_error_is_the_mass_of_wrong_answers():
-    p = memory.zipf(4, 2.0)
+    p = associative_memory.zipf(4, 2.0)
     whole = 1 + 1 / 4 + 1 / 9 + 1 / 16
     np.testing.assert_allclose(p, np.array([1, 1 / 4, 1 / 9, 1 / 16]) / whole)
     right = jnp.array([True, False, True, False])
-    assert float(memory.error_mass(right, jnp.array(p))) == pytest.approx((1 / 4 + 1 / 16) / whole)
+    assert float(associative_memory.error_mass(right, jnp.array(p))) == pytest.approx(
+        (1 / 4 + 1 / 16) / whole
+    )
     # by brute force: draw inputs and count
     draws = np.random.default_rng(0).choice(4, 200_000, p=p)
     assert (~np.asarray(right))[draws].mean() == pytest.approx((1 / 4 + 1 / 16) / whole, abs=0.003)
@@ -87,7 +91,11 @@ def test_more_dimensions_recall_more():
     f = jnp.arange(256)
     for d, low, high in ((256, 0.99, 1.0), (16, 0.0, 0.5)):
         keys = jax.random.split(jax.random.key(0))
-        e, u = (memory.random_unit_vectors(256, d, key=key) for key in keys)
+        e, u = (associative_memory.random_unit_vectors(256, d, key=key) for key in keys)
         np.testing.assert_allclose(jnp.linalg.norm(e, axis=1), 1, rtol=1e-5)
-        right = float(memory.recalled(memory.store(e, u, f, jnp.ones(256)), e, u, f).mean())
+        right = float(
+            associative_memory.recalled(
+                associative_memory.store(e, u, f, jnp.ones(256)), e, u, f
+            ).mean()
+        )
         assert low <= right <= high

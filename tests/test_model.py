@@ -30,7 +30,7 @@ from mnemoscope.models import (
     site_axes,
 )
 from mnemoscope.models.rewrites import gpu_kernel, pair_tables, score_tables, token_counts
-from mnemoscope.models.rewrites.table import REWRITES, choose_rewrite
+from mnemoscope.models.rewrites.choose import REWRITES, choose_rewrite
 from mnemoscope.tasks import Example
 from mnemoscope.training.loss import batch_loss
 

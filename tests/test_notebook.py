@@ -10,7 +10,7 @@ import pytest
 
 import mnemoscope as ms
 from mnemoscope.core import notebook
-from mnemoscope.report import results
+from mnemoscope.report import find_ledgers
 
 TOUR = Path(__file__).parents[1] / "examples" / "tour.ipynb"
 
@@ -97,7 +97,7 @@ def test_attention_is_drawn_as_dark_as_it_is():
 
 def test_what_comes_from_outside_is_no_markup():
     bad = '<script>alert("x")</script>'
-    book = results.ledger(results.published() / "nowhere", "hops", "full")
+    book = find_ledgers.ledger(find_ledgers.published() / "nowhere", "hops", "full")
     assert book is not None
     entry = book.claims[0].model_copy(
         update={"sentence": bad, "statement": bad, "criterion": bad, "source_figure": bad}

@@ -15,7 +15,7 @@ from mnemoscope.probes.ablation import cases, forced_patterns, knock_outs, site_
 from mnemoscope.probes.attention import mean_pattern, roles, unevenness
 from mnemoscope.tasks import Permutation
 from mnemoscope.tasks.permutation import permutations
-from mnemoscope.theory.elimination import eliminator_loss, guessing_loss, used_set_loss
+from mnemoscope.theory.elimination_floors import eliminator_loss, guessing_loss, used_set_loss
 
 TASK = Permutation(n_symbols=4)
 CONFIG = ModelConfig(d_model=8, n_heads=2, d_mlp=8)

@@ -16,7 +16,7 @@ from test_train import SMALL
 from mnemoscope import cli
 from mnemoscope.core.errors import UserError
 from mnemoscope.models.rewrites import pair_tables, score_tables, token_counts
-from mnemoscope.report.speed import print_profile
+from mnemoscope.report.profile_table import print_profile
 from mnemoscope.training import loss, profile
 from mnemoscope.training.step import (
     draw,
@@ -170,7 +170,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 events = []
 jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
 from mnemoscope.training.spec import Spec
-from mnemoscope.training.programs import programs
+from mnemoscope.training.compilation import programs
 programs(Spec.model_validate_json({SMALL.canonical_json()!r}), 2)
 print(json.dumps([within] + [events.count("/jax/compilation_cache/cache_" + kind) for kind in ("hits", "misses")]))
 """

@@ -13,8 +13,8 @@ import mnemoscope
 from mnemoscope import cli
 from mnemoscope.core import theme
 from mnemoscope.core.errors import UserError
-from mnemoscope.report import results
-from mnemoscope.report.figures import claim_figures, seeds_figure, svg, write_figure
+from mnemoscope.report import find_ledgers
+from mnemoscope.report.claim_figures import claim_figures, seeds_figure, svg, write_figure
 from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure
 from mnemoscope.report.site import write_site
 from mnemoscope.store import Store
@@ -58,7 +58,7 @@ def pages(tmp_path_factory):
 def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
     assert set(pages) == {"index.html", *(f"{name}.html" for name in STUDIES)}
     for name, study in STUDIES.items():
-        book = results.ledger(results.published() / "nowhere", name, "full")
+        book = find_ledgers.ledger(find_ledgers.published() / "nowhere", name, "full")
         for test in study.tests:
             assert f'id="{test.claim.id}"' in pages[f"{name}.html"]
             assert f'id="{test.claim.id}"' in pages["index.html"]
@@ -98,7 +98,7 @@ def test_pages_load_nothing_from_elsewhere_and_link_to_what_is_there(pages):
 def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
     hostile = "<script>alert(1)</script>\"'&"
     store = Store(tmp_path / "store")
-    book = results.ledger(tmp_path, "remember", "full")
+    book = find_ledgers.ledger(tmp_path, "remember", "full")
     entry = book.claims[0].model_copy(update={"sentence": hostile, "source_figure": hostile})
     forged = book.model_copy(update={"scale": "quick", "hardware": hostile, "claims": (entry,)})
     store.write_text("ledger/quick/remember.json", forged.model_dump_json())
@@ -113,7 +113,7 @@ def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
 def test_every_series_of_every_claim_has_a_panel(study):
     drawn, found = (
         load_panels(STUDIES[study]),
-        results.evidence(results.published() / "nowhere", study, "full"),
+        find_ledgers.evidence(find_ledgers.published() / "nowhere", study, "full"),
     )
     known = {test.claim.id for test in STUDIES[study].tests}
     assert set(drawn) <= known
@@ -326,7 +326,7 @@ def test_a_grid_that_is_not_rectangular_is_refused():
 
 def test_every_curve_and_map_of_the_published_results_is_drawn(tmp_path):
     drawn = load_panels(STUDIES["birth"])
-    for claim, found in results.read_plots(tmp_path, "birth", "full").items():
+    for claim, found in find_ledgers.read_plots(tmp_path, "birth", "full").items():
         shown = {
             name
             for panel in drawn[claim]

@@ -145,12 +145,12 @@ def test_a_stored_spec_is_read_strictly(store):
 
 
 def test_an_interrupted_write_leaves_no_row_and_no_rubbish(store, monkeypatch):
-    from mnemoscope.store import runs
+    from mnemoscope.store import run_file
 
     def cut(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs, "save", cut)
+    monkeypatch.setattr(run_file, "save", cut)
     with pytest.raises(KeyboardInterrupt):
         store.save(fit(SPEC, [0]), 1.0, "m")
     assert store.rows() == []
@@ -159,12 +159,12 @@ def test_an_interrupted_write_leaves_no_row_and_no_rubbish(store, monkeypatch):
 
 def test_a_full_disk_is_one_line_and_loses_nothing(store, monkeypatch):
     load_or_train(store, SPEC, [0])
-    from mnemoscope.store import runs
+    from mnemoscope.store import run_file
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(runs, "save", full)
+    monkeypatch.setattr(run_file, "save", full)
     with pytest.raises(
         UserError,
         match=r"could not write run .*No space left on device.*what was finished before is kept",
@@ -202,13 +202,13 @@ def everything(folder):
     """All that a store says: every run's numbers, every finding, every file."""
     kept = Store(folder)
     try:
-        runs = {row.id: kept.load(row) for row in kept.rows()}
+        run_file = {row.id: kept.load(row) for row in kept.rows()}
         numbers = {
             name: [
                 run.losses.tobytes(),
                 *(run.snapshots[k].tobytes() for k in sorted(run.snapshots)),
             ]
-            for name, run in runs.items()
+            for name, run in run_file.items()
         }
         return numbers, kept.finding("a key"), kept.read_text("ledger/quick/x.json")
     finally:

@@ -9,7 +9,7 @@ from rich.style import Style
 import mnemoscope
 from mnemoscope.core import notebook
 from mnemoscope.core.theme import COLORS, VERDICTS, Verdict, css_variables
-from mnemoscope.report.tables import styled
+from mnemoscope.report.ledger_tables import styled
 
 HOME = Path(mnemoscope.__file__).parent
 

@@ -15,10 +15,10 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.core.seeds import device_mesh, different_seeds
 from mnemoscope.models import ModelConfig, Transformer, forward
 from mnemoscope.tasks import Permutation
-from mnemoscope.training import programs as programs_module
+from mnemoscope.training import compilation as programs_module
+from mnemoscope.training.compilation import programs
 from mnemoscope.training.loop import fit
 from mnemoscope.training.optimizers import SGD, Adam
-from mnemoscope.training.programs import programs
 from mnemoscope.training.spec import Spec
 from mnemoscope.training.step import (
     all_params,

@@ -23,8 +23,11 @@ from walked import (
 )
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.models import ModelConfig, Transformer, layer_tables
-from mnemoscope.models.layer_tables import ACTIVATIONS, ATTENTION, NORMS, POSITIONS
+from mnemoscope.models import ModelConfig, Transformer
+from mnemoscope.models.activations import ACTIVATIONS
+from mnemoscope.models.attention_kinds import ATTENTION, AttentionKind
+from mnemoscope.models.norms import NORMS, NormKind
+from mnemoscope.models.positions import POSITIONS
 from mnemoscope.probes import logit_attribution
 from mnemoscope.probes.logit_attribution import decompose_logits
 from mnemoscope.probes.walk import SUPPORT, walk
@@ -233,7 +236,7 @@ def test_an_activation_that_is_added_is_written_by_its_name(monkeypatch):
 
 
 def test_an_attention_that_is_added_is_written_by_its_name(monkeypatch):
-    added = layer_tables.AttentionKind(True, -np.inf, jax.nn.sigmoid)
+    added = AttentionKind(True, -np.inf, jax.nn.sigmoid)
     monkeypatch.setitem(ATTENTION, "sigmoid", added)
     model = model_of(config_of({"attention": "sigmoid"}))
     printed = printed_of(walk(model, [1, 0, 3], NAMES), DIGITS)
@@ -242,7 +245,7 @@ def test_an_attention_that_is_added_is_written_by_its_name(monkeypatch):
 
 
 def test_norms_and_positions_that_are_added_are_refused_by_name(monkeypatch):
-    monkeypatch.setitem(NORMS, "scale", layer_tables.NormKind(False, True))
+    monkeypatch.setitem(NORMS, "scale", NormKind(False, True))
     model = model_of(config_of({"norm": "pre", "norm_type": "scale"}))
     with pytest.raises(UserError, match=r"^the walk has no norm_type='scale' \(allowed: 'layer', 'rms'\)$"):  # fmt: skip
         walk(model, [1, 0, 3], NAMES)

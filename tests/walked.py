@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from mnemoscope.models import ModelConfig, Transformer, forward, parameter_shapes, unembed
-from mnemoscope.models.layer_tables import ACTIVATIONS, ATTENTION, NORMS
+from mnemoscope.models.activations import ACTIVATIONS
+from mnemoscope.models.attention_kinds import ATTENTION
+from mnemoscope.models.norms import NORMS
 from mnemoscope.probes.walk import walk
 from mnemoscope.report.walk import cells, text
 

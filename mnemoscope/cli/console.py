@@ -18,7 +18,7 @@ def make_console(stderr: bool = False) -> "Console":
 
 def write_text(path: Path, text: str) -> None:
     """Write the file that `--out` named, and say so."""
-    from mnemoscope.report.output import writing
+    from mnemoscope.report.requested_files import writing
 
     with writing(path):
         path.write_text(text, encoding="utf-8")

@@ -11,7 +11,7 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.studies.scales import Scale
 
 if TYPE_CHECKING:
-    from mnemoscope.exchange.tables import Tables
+    from mnemoscope.exchange.run_tables import Tables
     from mnemoscope.models import Transformer
     from mnemoscope.store import RunRow, Store
     from mnemoscope.training.run import Run
@@ -108,7 +108,7 @@ def _export_run(
     force: bool,
 ) -> None:
     """Write a run, or one seed of it, as arrays or tables."""
-    from mnemoscope.exchange.tables import run_arrays, run_tables, write_numpy
+    from mnemoscope.exchange.run_tables import run_arrays, run_tables, write_numpy
     from mnemoscope.execution.local import select
 
     if seed is not None:
@@ -135,8 +135,8 @@ def _export_study(
     store: Path,
 ) -> None:
     """Write a study's ledger and each seed's outcome as arrays or tables."""
-    from mnemoscope.exchange.tables import as_arrays, ledger_tables, write_numpy
-    from mnemoscope.report.results import evidence, ledgers
+    from mnemoscope.exchange.run_tables import as_arrays, ledger_tables, write_numpy
+    from mnemoscope.report.find_ledgers import evidence, ledgers
 
     if to == "transformer-lens":
         raise UserError(
@@ -164,7 +164,7 @@ def _write_tables(
     to: Kind,
     force: bool,
 ) -> None:
-    from mnemoscope.exchange.tables import write_csv, write_parquet
+    from mnemoscope.exchange.run_tables import write_csv, write_parquet
 
     write = write_csv if to == "csv" else write_parquet
     write(tables, about, target, force)

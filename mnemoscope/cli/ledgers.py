@@ -32,8 +32,8 @@ def ledger(
         scale: quick: your own runs. full: yours, or else the one that comes with Mnemoscope.
         json_: Print the ledger as data (one object for a study, a list for all).
     """
-    from mnemoscope.report.results import ledger as read
-    from mnemoscope.report.tables import print_ledger
+    from mnemoscope.report.find_ledgers import ledger as read
+    from mnemoscope.report.ledger_tables import print_ledger
 
     names = _study_names(study)
     books = [book for name in names if (book := read(store, name, scale))]
@@ -62,8 +62,8 @@ def show(
         claim: The claim's id, such as R13.
         scale: quick or full; without it, every scale that has a verdict.
     """
-    from mnemoscope.report.results import evidence, ledgers
-    from mnemoscope.report.tables import print_claim
+    from mnemoscope.report.find_ledgers import evidence, ledgers
+    from mnemoscope.report.ledger_tables import print_claim
     from mnemoscope.studies.discover import find_claim
 
     study, name = find_claim(claim)
@@ -98,7 +98,7 @@ def compare(
         other: A folder with quick/STUDY.json or full/STUDY.json, such as another store's ledger/.
             Nothing: the results that come with Mnemoscope.
     """
-    from mnemoscope.report.results import folder_of, published
+    from mnemoscope.report.find_ledgers import folder_of, published
 
     other_folder = (other or published()) / scale
     own_folders: dict[str, Path] = {}
@@ -125,7 +125,7 @@ def compare(
 def _print_comparison(name: str, scale: Scale, own_folder: Path, other_folder: Path) -> bool:
     """Print two ledgers of a study side by side; whether all their verdicts are the same."""
     from mnemoscope.report.compare import pairs, print_pairs
-    from mnemoscope.report.results import evidence_in, ledger_in
+    from mnemoscope.report.find_ledgers import evidence_in, ledger_in
 
     own = ledger_in(own_folder, name, scale)
     other = ledger_in(other_folder, name, scale)
@@ -152,8 +152,8 @@ def figure(
             Nothing: the claim's id as .svg.
         scale: quick or full; without it full where there is one.
     """
-    from mnemoscope.report.figures import write_figure
-    from mnemoscope.report.results import ledgers
+    from mnemoscope.report.claim_figures import write_figure
+    from mnemoscope.report.find_ledgers import ledgers
     from mnemoscope.studies.discover import find_claim
 
     study, name = find_claim(claim)
@@ -178,8 +178,8 @@ def figure(
 
 def _draw(study: "Study", claim: str, scale: Scale, store: Path) -> "dict[str, Figure]":
     """The figures of a judged claim by kind, that of its seeds first."""
-    from mnemoscope.report.figures import claim_figures, load_drawings
-    from mnemoscope.report.results import evidence, read_plots
+    from mnemoscope.report.claim_figures import claim_figures, load_drawings
+    from mnemoscope.report.find_ledgers import evidence, read_plots
     from mnemoscope.studies.claims import Plots
     from mnemoscope.studies.presentation import load_panels
 

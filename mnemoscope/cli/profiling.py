@@ -40,7 +40,7 @@ def profile(
     from mnemoscope.execution.machine import use_all_devices
 
     use_all_devices()  # before anything asks JAX for its devices
-    from mnemoscope.report.speed import print_profile
+    from mnemoscope.report.profile_table import print_profile
     from mnemoscope.training.profile import profile as measure
     from mnemoscope.training.profile import write_trace
 

@@ -39,8 +39,8 @@ def _claims_table(study: "Study", store: Path) -> "Table":
     """A row for each claim of a study: its id, its verdict at both scales, what is claimed."""
     from rich.table import Table
 
-    from mnemoscope.report.results import ledgers
-    from mnemoscope.report.tables import styled
+    from mnemoscope.report.find_ledgers import ledgers
+    from mnemoscope.report.ledger_tables import styled
 
     table = Table(
         "claim",
@@ -231,7 +231,7 @@ def _cluster_trainer(
 
 def _report(console: "Console", store: "Store", name: str, ledger: "Ledger", hint: bool) -> None:
     """Write the ledger as Markdown beside its JSON, print it, and say where it is."""
-    from mnemoscope.report.tables import markdown, print_ledger
+    from mnemoscope.report.ledger_tables import markdown, print_ledger
 
     store.write_text(f"ledger/{ledger.scale}/{name}.md", markdown(ledger))
     print_ledger(console, ledger)

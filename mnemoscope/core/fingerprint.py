@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from mnemoscope import __version__
-from mnemoscope.core.config import Strict
-from mnemoscope.core.imports import AS_IMPORTED, names_of
+from mnemoscope.core.import_record import AS_IMPORTED, names_of
+from mnemoscope.core.strict import Strict
 
 PACKAGE = Path(__file__).parents[1]
 # what decides a trained number, and what is read while it trains and stored with it
@@ -34,25 +34,28 @@ TRAINING = (
     "core/seeds.py",
     "core/xla.py",
     "tasks",
+    "models/activations.py",
+    "models/attention_kinds.py",
     "models/config.py",
     "models/edits.py",
     "models/forward_pass.py",
     "models/initialize.py",
-    "models/layer_tables.py",
+    "models/norms.py",
+    "models/positions.py",
     "models/rewrites",
     "models/shapes.py",
     "models/sites.py",
-    "models/support.py",
+    "models/consumer_support.py",
     "models/transformer.py",
     "probes/distraction.py",
-    "probes/hops.py",
-    "probes/memories.py",
+    "probes/hop_accuracy.py",
+    "probes/weight_memories.py",
     "training/loop.py",
     "core/legacy.py",
     "training/loss.py",
     "training/metrics.py",
     "training/optimizers.py",
-    "training/programs.py",
+    "training/compilation.py",
     "training/run.py",
     "training/spec.py",
     "training/step.py",

@@ -16,9 +16,9 @@ from mnemoscope.core.fingerprint import described, trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY, different_seeds
 from mnemoscope.execution.machine import hardware, versions
 from mnemoscope.store import RunRow, Store, block_id
+from mnemoscope.training.compilation import programs
 from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import metrics_of
-from mnemoscope.training.programs import programs
 from mnemoscope.training.run import Run
 from mnemoscope.training.sinks import Sink
 from mnemoscope.training.spec import Spec

@@ -12,8 +12,8 @@ from importlib import resources
 from typing import Any
 
 from mnemoscope.core.errors import UserError
+from mnemoscope.explorer.explorer_run import ExplorerRun, describe_run
 from mnemoscope.explorer.pack import pack_run
-from mnemoscope.explorer.runs import ExplorerRun, describe_run
 
 __all__ = ["ExplorerRun", "build_page", "describe_run", "pack_run"]
 

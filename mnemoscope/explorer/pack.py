@@ -21,10 +21,10 @@ from mnemoscope.core.axes import Array, Params
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TRAINING, described, source_fingerprint
 from mnemoscope.core.numerics import fixed_numerics
-from mnemoscope.explorer.adapters import get_adapter
-from mnemoscope.explorer.runs import ExplorerRun
+from mnemoscope.explorer.explorer_run import ExplorerRun
+from mnemoscope.explorer.task_adapters import get_adapter
 from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
-from mnemoscope.models.support import ANY, Support
+from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.probes.ablation import cases, edits
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.store import Store
@@ -207,7 +207,7 @@ def _measure_skills(explorer_run: ExplorerRun, store: Store | None) -> tuple[Met
 def _skills_key(explorer_run: ExplorerRun) -> str:
     """What the skills of a run are stored under: the code that measures them, and what it reads."""
     run = explorer_run.run
-    code = source_fingerprint(*TRAINING, "probes", "explorer/adapters.py")
+    code = source_fingerprint(*TRAINING, "probes", "explorer/task_adapters.py")
     origins = described(run.origins)
     text = f"{code} {run.spec.digest()} {run.seeds} {explorer_run.carried} {origins}"
     return f"explorer {hashlib.sha256(text.encode()).hexdigest()}"

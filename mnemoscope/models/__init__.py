@@ -1,6 +1,6 @@
 """WHAT IS COMPUTED: one forward pass that returns logits and a trace of every site, and edits."""
 
-from mnemoscope.models.cache import Cache
+from mnemoscope.models.activation_cache import Cache
 from mnemoscope.models.config import Init, ModelConfig
 from mnemoscope.models.edits import (
     Edit,
@@ -13,7 +13,7 @@ from mnemoscope.models.edits import (
     patch_sites,
     replace_site,
 )
-from mnemoscope.models.factored import FactoredMatrix
+from mnemoscope.models.factored_matrix import FactoredMatrix
 from mnemoscope.models.forward_pass import early_logits, forward, unembed
 from mnemoscope.models.initialize import init
 from mnemoscope.models.shapes import parameter_shapes

@@ -1,9 +1,9 @@
 """The shape of a transformer, in TransformerLens's words.
 
 Tiny models and language models are described by the same fields and computed by the same forward
-pass. `mnemoscope.models.layer_tables` has what the words for kinds of layers mean,
-`mnemoscope.models.shapes` the parameters that a shape has, `mnemoscope.models.sites` the named
-values of its forward pass.
+pass. `activations`, `attention_kinds`, `norms` and `positions` beside this file have what the words
+for kinds of layers mean, `shapes` the parameters that a shape has, `sites` the named values of its
+forward pass.
 """
 
 from collections.abc import Mapping
@@ -13,10 +13,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from mnemoscope.core.config import Strict
 from mnemoscope.core.errors import unknown
 from mnemoscope.core.legacy import MODEL_NAMES, model_from_stored, model_to_stored
-from mnemoscope.models.layer_tables import ACTIVATIONS, ATTENTION, NORMS, POSITIONS
+from mnemoscope.core.strict import Strict
+from mnemoscope.models.activations import ACTIVATIONS
+from mnemoscope.models.attention_kinds import ATTENTION
+from mnemoscope.models.norms import NORMS
+from mnemoscope.models.positions import POSITIONS
 from mnemoscope.models.shapes import parameter_shapes
 from mnemoscope.models.sites import site_axes
 

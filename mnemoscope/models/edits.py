@@ -6,6 +6,10 @@
 Mask and value have the rank of the site; an axis of size 1 stands for all of that axis. Because an
 edit is an array and not a callback, knocking out every head in turn is one `vmap` over masks and
 one compilation. An edit whose site the model does not have raises: it never passes in silence.
+
+How one reaches the forward pass: `forward_pass.forward(config, params, tokens, edits)` begins with
+`site, trace = recorder(config, edits)` and hands every named value to `site(name, x)`, which
+applies the edits of that name. What follows in the pass uses what `site` returns.
 """
 
 from collections.abc import Callable, Mapping

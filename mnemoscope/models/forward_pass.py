@@ -12,8 +12,8 @@ With x the residual stream (pos, d_model), for each layer:
 normalizes each sum. Rotary positions turn q and k. Groups of heads may share k and v: head h reads
 those of key-value head h // (n_heads / n_key_value_heads). A gated feed-forward layer has
 act(x W_gate) * (x W_in) + b_in for hidden units. A parallel model gives attention and feed-forward
-the same x and adds both. `mnemoscope.models.layer_tables` has the kinds of activations, attention,
-norms and positions.
+the same x and adds both. The kinds of activations, attention, norms and positions are tables beside
+this file.
 
 Every named value passes through `site`, which applies the edits for that name and records the
 result: what the trace holds is what the rest of the computation used. Under `jit`, what is not
@@ -26,9 +26,12 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Bool, Float, Logits, Params, Tokens
+from mnemoscope.models.activations import ACTIVATIONS
+from mnemoscope.models.attention_kinds import ATTENTION
 from mnemoscope.models.config import ModelConfig
 from mnemoscope.models.edits import Intervention, recorder
-from mnemoscope.models.layer_tables import ACTIVATIONS, ATTENTION, NORMS, rotate, sinusoids
+from mnemoscope.models.norms import NORMS
+from mnemoscope.models.positions import rotate, sinusoids
 from mnemoscope.models.shapes import heads_of_qkv
 
 Site = Callable[[str, Array], Array]

@@ -7,7 +7,7 @@ have as many heads as there are keys and values.
 from typing import TYPE_CHECKING
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.models.layer_tables import NORMS
+from mnemoscope.models.norms import NORMS
 
 if TYPE_CHECKING:
     from mnemoscope.models.config import ModelConfig

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from mnemoscope.core.axes import Params
 from mnemoscope.core.errors import UserError
 from mnemoscope.models.config import ModelConfig
-from mnemoscope.models.hooked import Hooked
+from mnemoscope.models.hooked_model import Hooked
 from mnemoscope.models.transformer import Transformer
 
 

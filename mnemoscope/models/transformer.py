@@ -1,7 +1,7 @@
 """A model to hold in the hand: its shape and its weights.
 
-Runs, caches and names of weights are those of TransformerLens: `mnemoscope.models.hooked`,
-`mnemoscope.models.cache` and `mnemoscope.models.weights`.
+Runs, caches and names of weights are those of TransformerLens: `mnemoscope.models.hooked_model`,
+`mnemoscope.models.activation_cache` and `mnemoscope.models.weights`.
 """
 
 import re
@@ -16,7 +16,7 @@ from mnemoscope.core.axes import Array, Logits, Params, Tokens
 from mnemoscope.models.config import Init, ModelConfig
 from mnemoscope.models.edits import Intervention
 from mnemoscope.models.forward_pass import forward
-from mnemoscope.models.hooked import Hooked
+from mnemoscope.models.hooked_model import Hooked
 from mnemoscope.models.shapes import parameter_shapes
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from mnemoscope.core.axes import Array, Float, Params
 from mnemoscope.core.errors import UserError, short, unknown
 from mnemoscope.models.config import ModelConfig
-from mnemoscope.models.factored import FactoredMatrix, composition_scores
-from mnemoscope.models.lens_words import LensConfig, NoSuchNameError
+from mnemoscope.models.factored_matrix import FactoredMatrix, composition_scores
 from mnemoscope.models.prompts import row_of
 from mnemoscope.models.shapes import heads_of_qkv
+from mnemoscope.models.transformer_lens_config import LensConfig, NoSuchNameError
 
 MODES = ("Q", "K", "V")
 

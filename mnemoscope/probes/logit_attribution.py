@@ -15,7 +15,7 @@ import numpy as np
 
 from mnemoscope.core.axes import Array, Float
 from mnemoscope.models import Transformer
-from mnemoscope.models.layer_tables import NORMS
+from mnemoscope.models.norms import NORMS
 
 Parts = dict[str, Float[np.ndarray, "pos _"]]
 Numbers = Mapping[str, np.ndarray]

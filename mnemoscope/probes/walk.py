@@ -21,7 +21,7 @@ import numpy as np
 from mnemoscope.core.axes import Float
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import Transformer
-from mnemoscope.models.support import ANY, Support
+from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.probes.walk_attention import walk_attention
 from mnemoscope.probes.walk_lines import Line, Rows, Step, Writer
 from mnemoscope.probes.walk_steps import walk_embedding, walk_feed_forward, walk_read_out

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mnemoscope.models.layer_tables import ATTENTION
+from mnemoscope.models.attention_kinds import ATTENTION
 from mnemoscope.models.shapes import heads_of_qkv
 from mnemoscope.probes.walk_lines import Line, Rows, Step, Writer, exact
 

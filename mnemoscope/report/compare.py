@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mnemoscope.report.tables import styled
+from mnemoscope.report.ledger_tables import styled
 from mnemoscope.studies.claims import Entry, Ledger
 
 # two outcomes of a seed are the same when they differ by less, absolutely or relatively

@@ -191,7 +191,7 @@ def grids_figure(panels: Sequence[Panel], grids: Mapping[str, Grid]) -> Any:
             ax.plot(*zip(*points, strict=True), color=colors[label], lw=1.5)
         crowded = columns * sum(map(len, grid.columns)) > 60
         alone = len(panel.chosen(tuple(grids))) == 1
-        _grid_axes(ax, panel, grid, apply_rotary=crowded)
+        _grid_axes(ax, panel, grid, turn_labels=crowded)
         ax.set_title(panel.title if alone and panel.title else name, fontsize=9)
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
@@ -200,12 +200,12 @@ def grids_figure(panels: Sequence[Panel], grids: Mapping[str, Grid]) -> Any:
     return figure
 
 
-def _grid_axes(ax: Any, panel: Panel, grid: Grid, *, apply_rotary: bool) -> None:
+def _grid_axes(ax: Any, panel: Panel, grid: Grid, *, turn_labels: bool) -> None:
     """Names of a grid's rows and columns; where these are many, they are turned."""
     n_rows = len(grid.rows)
     n_columns = len(grid.columns)
     ax.set(xlim=(-0.5, n_columns - 0.5), ylim=(-0.5, n_rows - 0.5), xlabel=panel.x, ylabel=panel.y)
-    ax.set_xticks(range(n_columns), grid.columns, fontsize=7, rotation=90 if apply_rotary else 0)
+    ax.set_xticks(range(n_columns), grid.columns, fontsize=7, rotation=90 if turn_labels else 0)
     ax.set_yticks(range(n_rows), grid.rows, fontsize=7)
     ax.tick_params(length=0, pad=2)
     ax.spines[:].set_visible(False)

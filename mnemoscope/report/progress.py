@@ -17,7 +17,7 @@ from rich.progress import (
 )
 
 from mnemoscope.execution.cluster import ClusterProgress
-from mnemoscope.report.tables import styled
+from mnemoscope.report.ledger_tables import styled
 from mnemoscope.studies.claims import Condition, Finding
 
 

@@ -32,7 +32,7 @@ of 0.1 have none; no file of theirs has one in its name. Seeds of one run come f
 """
 
 from mnemoscope.store.check import Damage, integrity_error
-from mnemoscope.store.runs import (
+from mnemoscope.store.run_file import (
     DamagedRunError,
     RunRow,
     arrays_of,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from mnemoscope.store import files
 from mnemoscope.store.checksums import row_checksum, sha256
-from mnemoscope.store.runs import RunRow, read_bytes
+from mnemoscope.store.run_file import RunRow, read_bytes
 from mnemoscope.store.schema import CHECKSUM, format_of
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from mnemoscope.core.errors import UserError
 from mnemoscope.store import files
 from mnemoscope.store.checksums import row_checksum, sha256
-from mnemoscope.store.runs import file_name
+from mnemoscope.store.run_file import file_name
 
 FORMAT = 3
 CHECKSUM = "seal"  # the column that has a row's checksum

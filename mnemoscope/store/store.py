@@ -20,7 +20,7 @@ from safetensors.numpy import load, save
 
 from mnemoscope.core.errors import UserError, parsed
 from mnemoscope.core.fingerprint import described
-from mnemoscope.store import files, runs
+from mnemoscope.store import files, run_file
 from mnemoscope.store.check import (
     FILE_QUERY,
     Damage,
@@ -31,7 +31,7 @@ from mnemoscope.store.check import (
 )
 from mnemoscope.store.checksums import row_checksum, sha256
 from mnemoscope.store.index import Index
-from mnemoscope.store.runs import MEND, DamagedRunError, RunRow
+from mnemoscope.store.run_file import MEND, DamagedRunError, RunRow
 from mnemoscope.store.schema import CHECKSUM, put, put_with_checksum
 
 if TYPE_CHECKING:  # reading the index needs no JAX
@@ -50,7 +50,7 @@ class Store(Index):
             f"SELECT {', '.join((*RunRow._fields[:-1], CHECKSUM))} FROM runs "
             "WHERE substr(spec, 1, ?) = ? ORDER BY made, spec, first"
         )
-        found = self._read(query, (len(spec), spec), runs.COLUMN_TYPES)
+        found = self._read(query, (len(spec), spec), run_file.COLUMN_TYPES)
         return [RunRow(*row) for row in found]
 
     def find(self, start: str) -> RunRow:
@@ -83,7 +83,7 @@ class Store(Index):
         rows = self.rows(spec.digest())
 
         def held_by(name: str) -> tuple[list[RunRow], list[int]]:
-            return runs.cover([row for row in rows if row.program == name], wanted)
+            return run_file.cover([row for row in rows if row.program == name], wanted)
 
         newest_first = [row.program for row in reversed(rows)]
         for name in dict.fromkeys([program, *newest_first]):
@@ -94,7 +94,7 @@ class Store(Index):
 
     def load(self, row: RunRow) -> "Run":
         """Read a stored block back; anything that does not fit its row is an error, not a guess."""
-        return runs.load_run(self.folder, row)
+        return run_file.load_run(self.folder, row)
 
     def save(self, run: "Run", seconds: float, machine: str) -> None:
         """Keep a run of consecutive seeds; what is stored of the block already must be part of it.
@@ -121,8 +121,8 @@ class Store(Index):
         with self.lock(f"save {digest}"):
             self._refuse_to_replace(run)
             with self._writing(f"run {digest}/{first}-{last}"):
-                data = runs.to_bytes(run)
-                row = runs.new_row(run, data, seconds, machine)
+                data = run_file.to_bytes(run)
+                row = run_file.new_row(run, data, seconds, machine)
                 path = self._place(row.file)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 # the disk holds the file under its name before the index knows of it
@@ -133,7 +133,7 @@ class Store(Index):
     def _refuse_to_replace(self, run: "Run") -> None:
         """A UserError if the same block is stored with a metric that this run lacks."""
         digest = run.spec.digest()
-        origin = runs.origin_of(run)
+        origin = run_file.origin_of(run)
         program = origin.program() if origin else ""
         block = (digest, run.seeds[0], run.seeds[-1], program)
         stored = [row for row in self.rows(digest) if row[:4] == block]
@@ -160,7 +160,7 @@ class Store(Index):
             for name in self._checkpoints(row):
                 self.drop_checkpoint(name)
             try:
-                path = runs.path_of(self.folder, row)
+                path = run_file.path_of(self.folder, row)
             except ValueError:
                 return  # a row that names another file has none of ours
             path.unlink(missing_ok=True)

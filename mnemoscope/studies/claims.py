@@ -15,9 +15,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from mnemoscope.core import notebook
 from mnemoscope.core.axes import Float
-from mnemoscope.core.config import Strict
 from mnemoscope.core.errors import UserError, in_one_line, short, unknown
 from mnemoscope.core.legacy import series_name
+from mnemoscope.core.strict import Strict
 from mnemoscope.core.theme import Verdict
 from mnemoscope.studies.folder import read_toml
 from mnemoscope.studies.scales import Scale

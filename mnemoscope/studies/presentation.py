@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from mnemoscope.core.config import Strict
+from mnemoscope.core.strict import Strict
 from mnemoscope.studies.claims import Study
 from mnemoscope.studies.folder import read_toml
 

@@ -38,7 +38,7 @@ LIBRARY = "mnemoscope.studies.library."  # what the name of each study's modules
 # what a finding of any study may depend on; each study adds its own folder
 SHARED = (
     "core/axes.py",
-    "core/config.py",
+    "core/strict.py",
     "core/numerics.py",
     "core/seeds.py",
     "core/xla.py",
@@ -49,7 +49,7 @@ SHARED = (
     "theory",
     "studies/claims.py",
     "studies/evidence.py",
-    "studies/search.py",
+    "studies/bisection.py",
     "studies/statistics.py",
 )
 

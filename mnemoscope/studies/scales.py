@@ -1,4 +1,4 @@
-"""The scales of a study: quick takes minutes on a laptop, full is the source's own budget."""
+"""The scales of a study: quick takes minutes on a laptop, full is the paper's own budget."""
 
 from typing import Literal
 

@@ -1,4 +1,11 @@
-"""WHAT IS TRUE: distributions over sequences, their exact answers and loss floors."""
+"""WHAT IS TRUE: distributions over sequences, their exact answers and loss floors.
+
+To add a task, write a file like `cycle.py`, after `base.py`, and list its class in `AnyTask` below.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
 
 from mnemoscope.tasks.base import Example, Task, World
 from mnemoscope.tasks.bigrams import Bigrams
@@ -8,8 +15,12 @@ from mnemoscope.tasks.facts import SHOWN, Facts, FactWorld, Shown
 from mnemoscope.tasks.hops import Hops, HopWorld
 from mnemoscope.tasks.permutation import Permutation, Role, Sequences, Split
 
+# what a Spec takes; a stored one names its task by `kind`
+AnyTask = Annotated[Permutation | Cycle | Bigrams | Facts | Hops, Field(discriminator="kind")]
+
 __all__ = [
     "SHOWN",
+    "AnyTask",
     "Bigrams",
     "Corpus",
     "Cycle",

@@ -4,14 +4,17 @@ The *world* is whatever a task hides from the model and fixes for a whole run (f
 which mappings are held out). Because it is an array argument and not a constant, runs with
 different worlds train side by side in one compiled loop, and an interval over seeds covers the luck
 of the world as well as that of the weights.
+
+To add a task: a subclass of `Task` with a `kind` of its own, listed in `AnyTask` of
+`tasks/__init__.py`.
 """
 
 from abc import abstractmethod
 from typing import Any, NamedTuple
 
 from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray, Tokens
-from mnemoscope.core.config import Strict
 from mnemoscope.core.errors import in_one_line
+from mnemoscope.core.strict import Strict
 
 World = Any  # a pytree of arrays; each task names its own
 

@@ -18,8 +18,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from mnemoscope.core.axes import Float, Int, UInt
-from mnemoscope.core.config import Strict
 from mnemoscope.core.errors import UserError
+from mnemoscope.core.strict import Strict
 
 Number = Annotated[int, Field(ge=0)]  # of a character
 Count = tuple[Number, Number, Annotated[int, Field(ge=1, le=2**53)]]  # first, second, how often

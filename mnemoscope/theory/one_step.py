@@ -5,14 +5,15 @@ step from nothing.
     step from 0:     sum_x p(x) (u_{f(x)} - ubar) (e_x + n zbar)^T         the input is e_x plus n
                                                                            others, zbar their mean
 
-So each is a sum of outer products, a memory as in `theory/memory.py`, whose conventions hold here.
+So each is a sum of outer products, a memory as in `theory/associative_memory.py`, whose conventions
+hold here.
 """
 
 import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int
-from mnemoscope.theory.memory import scores
+from mnemoscope.theory.associative_memory import scores
 
 
 def cross_entropy(

@@ -35,7 +35,7 @@ from mnemoscope.core.seeds import (
 )
 from mnemoscope.models import Transformer
 from mnemoscope.tasks import World
-from mnemoscope.training.programs import Programs, programs
+from mnemoscope.training.compilation import Programs, programs
 from mnemoscope.training.run import Run
 from mnemoscope.training.sinks import Sink
 from mnemoscope.training.spec import Spec

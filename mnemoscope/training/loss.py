@@ -2,7 +2,7 @@ r"""What training minimizes, and its gradient.
 
     loss = sum_t weight_t * -log softmax(logits_t)[target_t] / sum_t weight_t         over the batch
 
-Which forward pass computes the logits depends on shapes alone: `mnemoscope.models.rewrites.table`
+Which forward pass computes the logits depends on shapes alone: `mnemoscope.models.rewrites.choose`
 chooses. One that works in chunks takes a few sequences at a time that fit a core's cache, each
 chunk with its own gradient.
 """
@@ -19,7 +19,7 @@ import optax
 from mnemoscope.core.axes import Array, Float, Int, Params
 from mnemoscope.models import ModelConfig, early_logits
 from mnemoscope.models.rewrites import score_tables
-from mnemoscope.models.rewrites.table import Rewrite, choose_rewrite, plain_logits
+from mnemoscope.models.rewrites.choose import Rewrite, choose_rewrite, plain_logits
 from mnemoscope.tasks import Example, Task
 
 # Tokens worked on at once. One step of the simplified induction model (d=256, batch 512, 256

@@ -26,10 +26,10 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.models import Transformer
-from mnemoscope.models.rewrites.table import read_logits
-from mnemoscope.probes import memories
+from mnemoscope.models.rewrites.choose import read_logits
+from mnemoscope.probes import weight_memories
 from mnemoscope.probes.distraction import distraction
-from mnemoscope.probes.hops import by_level
+from mnemoscope.probes.hop_accuracy import by_level
 from mnemoscope.tasks import SHOWN, Bigrams, Facts, FactWorld, Hops, HopWorld, World
 from mnemoscope.training.loop import Observe
 from mnemoscope.training.loss import cross_entropy
@@ -70,15 +70,15 @@ def bigrams(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Flo
     inputs = tokens[:, :-1]
     roles = jax.vmap(task.roles)(inputs, triggers)
     asked = (roles >= 2).astype(float)
-    found |= memories.head_scores(model, inputs, asked, quarter)
+    found |= weight_memories.head_scores(model, inputs, asked, quarter)
     found |= {
-        "output memory": memories.output_memory(model),
-        "second keys": memories.second_keys(model, chosen),
-        "first keys, early": memories.first_keys(model, 1, quarter),
-        "first keys, late": memories.first_keys(model, quarter, None),
+        "output memory": weight_memories.output_memory(model),
+        "second keys": weight_memories.second_keys(model, chosen),
+        "first keys, early": weight_memories.first_keys(model, 1, quarter),
+        "first keys, late": weight_memories.first_keys(model, quarter, None),
     }
     if any(config.has_mlp(layer) for layer in range(config.n_layers)):
-        found["bigram memory"] = memories.bigram_memory(
+        found["bigram memory"] = weight_memories.bigram_memory(
             model, task.text.bigrams, task.fixed_triggers
         )
     return found

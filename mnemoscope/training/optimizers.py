@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 import optax  # pyright: ignore[reportMissingTypeStubs] (it has types, and does not say so)
 from pydantic import Field
 
-from mnemoscope.core.config import Strict
+from mnemoscope.core.strict import Strict
 
 
 class Adam(Strict):

@@ -23,9 +23,9 @@ from mnemoscope.core.axes import Array
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.seeds import device_mesh, for_each_seed, seeds_per_device, shard
 from mnemoscope.core.xla import compiler_options
-from mnemoscope.models.rewrites.table import choose_rewrite
+from mnemoscope.models.rewrites.choose import choose_rewrite
+from mnemoscope.training.compilation import programs
 from mnemoscope.training.loss import batch_loss, loss_and_gradient
-from mnemoscope.training.programs import programs
 from mnemoscope.training.spec import Spec
 from mnemoscope.training.step import (
     State,

@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from mnemoscope.core.config import Strict
 from mnemoscope.core.errors import unknown
 from mnemoscope.core.legacy import SPEC_NAMES
+from mnemoscope.core.strict import Strict
 from mnemoscope.models import ModelConfig, parameter_shapes
-from mnemoscope.tasks import Bigrams, Cycle, Facts, Hops, Permutation
+from mnemoscope.tasks import AnyTask
 from mnemoscope.training.optimizers import SGD, Adam
 
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]  # steps are counted in 32 bits
@@ -30,7 +30,7 @@ class Spec(Strict):
     format: Literal[1] = 1
     """A number that rises when the same Spec would train differently than before."""
 
-    task: Annotated[Permutation | Cycle | Bigrams | Facts | Hops, Field(discriminator="kind")]
+    task: AnyTask
     """What is learned."""
 
     model: ModelConfig = ModelConfig()

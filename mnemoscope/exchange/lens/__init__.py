@@ -22,8 +22,8 @@ What the other side cannot say is refused by name: a model that loads and comput
 would be worse than none.
 """
 
-from mnemoscope.exchange.lens.config import SUPPORT
-from mnemoscope.exchange.lens.read import read_transformer_lens
-from mnemoscope.exchange.lens.write import write_transformer_lens
+from mnemoscope.exchange.lens.convert_config import SUPPORT
+from mnemoscope.exchange.lens.export_model import write_transformer_lens
+from mnemoscope.exchange.lens.import_model import read_transformer_lens
 
 __all__ = ["SUPPORT", "read_transformer_lens", "write_transformer_lens"]

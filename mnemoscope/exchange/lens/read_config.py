@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from mnemoscope.core.errors import UserError, short
-from mnemoscope.exchange.lens.config import CONFIG, WEIGHTS
+from mnemoscope.exchange.lens.convert_config import CONFIG, WEIGHTS
 from mnemoscope.models import ModelConfig
-from mnemoscope.models.lens_fields import LENS_FIELDS, is_said
+from mnemoscope.models.transformer_lens_fields import LENS_FIELDS, is_said
 
 # what a HookedTransformerConfig may say without changing what is computed from tokens in
 # evaluation, as patterns

@@ -1,5 +1,5 @@
 // The kinds of layers that a model can be made of, by the names that its config has for them, as in
-// mnemoscope/models/layer_tables.py:
+// mnemoscope/models/activations.py, attention_kinds.py, norms.py and positions.py:
 //
 //   ACTIVATIONS   what stands in the feed-forward layer: apply
 //   ATTENTION     how scores become weights: isScaled (by the root of the head's size), hidden (the

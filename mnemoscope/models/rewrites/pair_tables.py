@@ -25,11 +25,11 @@ import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Int, Params
 from mnemoscope.core.xla import materialize
+from mnemoscope.models.activations import ACTIVATIONS
 from mnemoscope.models.config import ModelConfig
-from mnemoscope.models.layer_tables import ACTIVATIONS
+from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.models.rewrites import gpu_kernel
 from mnemoscope.models.rewrites.batch_last import attend, compare, pick, product, standard, take
-from mnemoscope.models.support import ANY, Support
 from mnemoscope.tasks import Task
 
 VECTOR = 16  # columns come in whole registers: 528 are 2% faster than 518 on a core, 7% on an H200

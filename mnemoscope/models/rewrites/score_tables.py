@@ -23,9 +23,9 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int, Params
 from mnemoscope.core.xla import materialize
+from mnemoscope.models.activations import ACTIVATIONS
 from mnemoscope.models.config import ModelConfig
-from mnemoscope.models.layer_tables import ACTIVATIONS
-from mnemoscope.models.support import ANY, Support
+from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.tasks import Task
 
 SUPPORT = Support(

@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int, Params
+from mnemoscope.models.activations import ACTIVATIONS
 from mnemoscope.models.config import ModelConfig
-from mnemoscope.models.layer_tables import ACTIVATIONS
-from mnemoscope.models.support import ANY, Support
+from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.tasks import Task
 
 LEAST = -80.0  # nats: exp of it, and one over that, are floats

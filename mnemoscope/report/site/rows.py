@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.report import results
-from mnemoscope.report.figures import claim_figures, load_drawings, svg
+from mnemoscope.report import find_ledgers
+from mnemoscope.report.claim_figures import claim_figures, load_drawings, svg
 from mnemoscope.studies.claims import Claim, Ledger, Plots, Study
 from mnemoscope.studies.presentation import load_panels
 from mnemoscope.studies.scales import SCALES, Scale
@@ -47,8 +47,8 @@ def rows_with_figures(
     """
     panels = load_panels(study)
     drawings = load_drawings(study)
-    by_seed = {scale: results.evidence(store, study.name, scale) for scale in ledgers}
-    plots = {scale: results.read_plots(store, study.name, scale) for scale in ledgers}
+    by_seed = {scale: find_ledgers.evidence(store, study.name, scale) for scale in ledgers}
+    plots = {scale: find_ledgers.read_plots(store, study.name, scale) for scale in ledgers}
     rows = [claim_row(study, test.claim, ledgers) for test in study.tests]
     for row in rows:
         claim = row["claim"].id

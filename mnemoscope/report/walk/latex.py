@@ -16,7 +16,7 @@ import numpy as np
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.probes.walk import Line, Walk
-from mnemoscope.report.output import writing
+from mnemoscope.report.requested_files import writing
 from mnemoscope.report.walk.cells import GAP, cells, head, number, powers
 from mnemoscope.report.walk.plane import Plane, plane
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mnemoscope.probes.levels import above_chance
+from mnemoscope.probes.threshold_steps import above_chance
 from mnemoscope.studies.claims import Curve
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.birth.sample import task_of

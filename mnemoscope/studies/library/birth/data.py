@@ -10,7 +10,7 @@ import numpy as np
 
 from mnemoscope.core.axes import Array
 from mnemoscope.models import Transformer
-from mnemoscope.probes.levels import first_fall, first_reach
+from mnemoscope.probes.threshold_steps import first_fall, first_reach
 from mnemoscope.studies.claims import Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.birth.conditions import ALL, BIGRAM, GLOBAL, RANDOM, RARE

@@ -8,7 +8,7 @@ import numpy as np
 
 from mnemoscope.core.axes import Array
 from mnemoscope.models import Transformer
-from mnemoscope.probes.memories import head_scores
+from mnemoscope.probes.weight_memories import head_scores
 from mnemoscope.studies.claims import AttentionMap, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.birth.conditions import ALL, ONE, RANDOM, TWO

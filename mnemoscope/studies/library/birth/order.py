@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mnemoscope.probes.levels import first_reach
+from mnemoscope.probes.threshold_steps import first_reach
 from mnemoscope.studies.claims import Curve, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.birth.conditions import (

@@ -15,7 +15,7 @@ from mnemoscope.core.axes import Array
 from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.models import Transformer, init
 from mnemoscope.models.rewrites import score_tables
-from mnemoscope.probes.memories import first_keys, output_memory, second_keys
+from mnemoscope.probes.weight_memories import first_keys, output_memory, second_keys
 from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.birth.conditions import ALL, OUTPUT

@@ -12,7 +12,7 @@ from mnemoscope.studies.claims import Curve, InconclusiveError, Outcome, Plots
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.statistics import MOST, Interval, parts_verdict
 from mnemoscope.tasks import Facts
-from mnemoscope.theory.facts import parameter_count, recall_model, write_facts
+from mnemoscope.theory.fact_models import parameter_count, recall_model, write_facts
 
 SIZES = {"quick": (4, 8, 16), "full": (8, 16, 32, 64)}  # subjects, and as many relations
 DRAWS = {"quick": 10, "full": 32}

@@ -23,11 +23,11 @@ import optax
 from pydantic import Field
 
 from mnemoscope.core.axes import Array, Bool, Float, Int, Params, PRNGKeyArray
-from mnemoscope.core.config import Strict
 from mnemoscope.core.seeds import map_over_seeds
+from mnemoscope.core.strict import Strict
 from mnemoscope.models import Init, ModelConfig, init
 from mnemoscope.models.rewrites import token_counts
-from mnemoscope.studies.search import largest
+from mnemoscope.studies.bisection import largest
 from mnemoscope.tasks import Example, Facts
 from mnemoscope.training.loss import cross_entropy
 

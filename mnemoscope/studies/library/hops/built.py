@@ -10,7 +10,7 @@ from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.statistics import share_interval
 from mnemoscope.tasks import Hops
-from mnemoscope.theory.hops import hop_model, write_hops
+from mnemoscope.theory.hop_transformer import hop_model, write_hops
 
 # k and N
 SIZES = {

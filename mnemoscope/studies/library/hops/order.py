@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mnemoscope.core.axes import Bool, Float
-from mnemoscope.probes.hops import ablate_each_layer, read_after
+from mnemoscope.probes.hop_accuracy import ablate_each_layer, read_after
 from mnemoscope.studies.claims import Grid, InconclusiveError, Outcome, Plots
 from mnemoscope.studies.evidence import MIN_SEEDS, Evidence
 from mnemoscope.studies.library.hops.accuracy import (

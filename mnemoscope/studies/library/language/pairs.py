@@ -10,7 +10,7 @@ from mnemoscope.core.axes import Array, Bool, Float, Int
 from mnemoscope.models import Transformer, unembed
 from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.language.copying import ablate, induction_heads
+from mnemoscope.studies.library.language.copying_heads import ablate, induction_heads
 from mnemoscope.studies.library.language.subject import Subject, padded
 from mnemoscope.studies.statistics import MOST, share_interval
 

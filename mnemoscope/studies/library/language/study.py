@@ -6,13 +6,13 @@ from pathlib import Path
 
 from mnemoscope.studies.claims import ClaimTest, Outcome, Study, load_claims
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.language import copying, keys, pairs, places
+from mnemoscope.studies.library.language import copying_heads, keys, pairs, places
 from mnemoscope.studies.library.language.subject import Subject
 
 CLAIMS = load_claims(__package__)
 JUDGES: dict[str, Callable[[Subject, Evidence], Outcome]] = {
     "N4": places.located,
-    "L1": copying.copying,
+    "L1": copying_heads.copying,
     "L2": keys.memory,
     "L3": pairs.recalled,
 }

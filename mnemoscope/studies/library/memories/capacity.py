@@ -26,10 +26,10 @@ import optax
 from pydantic import Field
 
 from mnemoscope.core.axes import Array, Bool, Float, Int
-from mnemoscope.core.config import Strict
 from mnemoscope.core.seeds import map_over_seeds
-from mnemoscope.studies.search import largest
-from mnemoscope.theory.memory import random_unit_vectors
+from mnemoscope.core.strict import Strict
+from mnemoscope.studies.bisection import largest
+from mnemoscope.theory.associative_memory import random_unit_vectors
 
 Size = Annotated[int, Field(ge=1)]
 Weights = dict[str, Array]

@@ -19,9 +19,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from mnemoscope.core.axes import Array, Float, Int
-from mnemoscope.core.config import Strict
 from mnemoscope.core.seeds import map_over_seeds
-from mnemoscope.theory.memory import error_mass, zipf
+from mnemoscope.core.strict import Strict
+from mnemoscope.theory.associative_memory import error_mass, zipf
 
 Size = Annotated[int, Field(ge=1, le=2**24)]
 SEEDS = tuple(range(42, 52))  # the published ones

@@ -22,7 +22,7 @@ from mnemoscope.studies.statistics import (
     share_verdict,
     slope,
 )
-from mnemoscope.theory.memory import random_unit_vectors, recalled, store, zipf
+from mnemoscope.theory.associative_memory import random_unit_vectors, recalled, store, zipf
 from mnemoscope.theory.one_step import cross_entropy, population_gradient, step_from_zero
 
 D = 256

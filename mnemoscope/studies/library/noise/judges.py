@@ -12,7 +12,7 @@ from mnemoscope.core.axes import Array, Float, Params
 from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.models import Transformer
 from mnemoscope.probes.distraction import distraction
-from mnemoscope.probes.levels import first_reach
+from mnemoscope.probes.threshold_steps import first_reach
 from mnemoscope.probes.truncation import truncated
 from mnemoscope.studies.claims import Curve, InconclusiveError, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence

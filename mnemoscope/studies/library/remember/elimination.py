@@ -25,7 +25,7 @@ from mnemoscope.studies.library.remember.mastery import (
 from mnemoscope.studies.statistics import MOST, mean_interval, share_verdict
 from mnemoscope.tasks import Permutation, Split
 from mnemoscope.tasks.permutation import permutations
-from mnemoscope.theory.elimination import eliminator_loss, guessing_loss, used_set_loss
+from mnemoscope.theory.elimination_floors import eliminator_loss, guessing_loss, used_set_loss
 
 
 def loss_of_the_eliminator(evidence: Evidence) -> Outcome:

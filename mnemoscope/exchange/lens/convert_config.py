@@ -1,6 +1,6 @@
 """A model's shape as a HookedTransformerConfig, and the shape that one describes.
 
-`mnemoscope.models.lens_fields` has the words.
+`mnemoscope.models.transformer_lens_fields` has the words.
 """
 
 from collections.abc import Mapping
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import ModelConfig, Transformer
-from mnemoscope.models.lens_fields import (
+from mnemoscope.models.consumer_support import ANY, Support
+from mnemoscope.models.transformer_lens_fields import (
     LENS_FIELDS,
     from_lens_word,
     is_said,
     lens_word,
     values_with_words,
 )
-from mnemoscope.models.support import ANY, Support
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"

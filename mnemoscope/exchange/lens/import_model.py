@@ -7,7 +7,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.exchange.lens.config import (
+from mnemoscope.exchange.lens.convert_config import (
     CONFIG,
     WEIGHTS,
     Sizes,
@@ -15,8 +15,8 @@ from mnemoscope.exchange.lens.config import (
     lens_config,
     tensor_name,
 )
+from mnemoscope.exchange.lens.export_model import filled_in
 from mnemoscope.exchange.lens.read_config import read_config, unreadable
-from mnemoscope.exchange.lens.write import filled_in
 from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
 
 # what a state dict has besides parameters: masks, and tables of the angles of rotary positions

@@ -1,65 +1,14 @@
-r"""The kinds of layers that a model can be made of, by the names that a `ModelConfig` has for them.
-
-    ACTIVATIONS   what stands in the feed-forward layer            post = act(pre)
-    ATTENTION     how scores become weights on what is seen        pattern = f(mask(scores))
-    NORMS         what a norm does before its weights              x -> standard(x)
-    POSITIONS     how a model knows where a token stands
+"""How a model knows where a token stands, by the names that `ModelConfig.positions` has for it.
 
 To add one, add it here. The forward pass then has it, and whatever reads models in a way of its own
-(`mnemoscope.models.support`) refuses it by name until it says that it can.
+(`mnemoscope.models.consumer_support`) refuses it by name until it says that it can.
 """
 
-from collections.abc import Callable
 from types import MappingProxyType
-from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float
-
-Activation = Callable[[Array], Array]
-
-ACTIVATIONS: dict[str, Activation] = {
-    "relu": jax.nn.relu,
-    "linear": lambda x: x,
-    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
-    "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
-    "silu": jax.nn.silu,
-}
-
-
-class AttentionKind(NamedTuple):
-    """How scores become a pattern."""
-
-    is_scaled: bool
-    """Whether scores are divided by the root of the head's size."""
-    hidden: float
-    """The score of what may not be seen."""
-    pattern: Callable[[Array], Array]
-    """From masked scores to weights; keys are the last axis."""
-
-
-ATTENTION: dict[str, AttentionKind] = {
-    "softmax": AttentionKind(True, -jnp.inf, lambda scores: jax.nn.softmax(scores, axis=-1)),
-    "linear": AttentionKind(False, 0.0, lambda scores: scores),
-    "relu": AttentionKind(True, 0.0, jax.nn.relu),
-}
-
-
-class NormKind(NamedTuple):
-    """What a norm does before its weights."""
-
-    subtracts_mean: bool
-    """Whether the mean is taken away before the length is measured."""
-    has_shift: bool
-    """Whether a shift b stands beside the scale w."""
-
-
-NORMS: dict[str, NormKind] = {
-    "layer": NormKind(subtracts_mean=True, has_shift=True),
-    "rms": NormKind(subtracts_mean=False, has_shift=False),
-}
 
 POSITIONS = MappingProxyType(
     {

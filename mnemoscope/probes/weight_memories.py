@@ -22,7 +22,7 @@ import numpy as np
 from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import Transformer
-from mnemoscope.models.layer_tables import ACTIVATIONS
+from mnemoscope.models.activations import ACTIVATIONS
 
 
 def _parts(model: Transformer) -> dict[str, Array]:

@@ -22,7 +22,7 @@ from mnemoscope.core.axes import Array
 from mnemoscope.core.errors import UserError, unknown
 from mnemoscope.models.cached_sites import CachedSites, PosSlice, take
 from mnemoscope.models.hooks import sites_named
-from mnemoscope.models.layer_tables import NORMS
+from mnemoscope.models.norms import NORMS
 from mnemoscope.models.sites import SiteName
 
 Labeled = tuple[Array, list[str]]

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mnemoscope.execution.machine import hardware
-from mnemoscope.models.rewrites.table import REWRITES, choose_rewrite
+from mnemoscope.models.rewrites.choose import REWRITES, choose_rewrite
 from mnemoscope.training.profile import Profile
 
 BAR = 24  # characters of a full bar

@@ -10,13 +10,13 @@ from jax.core import Tracer
 
 from mnemoscope.core.axes import Array, Int, PRNGKeyArray, Tokens
 from mnemoscope.core.errors import UserError, short, unknown
-from mnemoscope.models.cache import Cache
+from mnemoscope.models.activation_cache import Cache
+from mnemoscope.models.batched_pass import run_pass
 from mnemoscope.models.edits import Edit, Intervention
 from mnemoscope.models.hooks import hooks_at
-from mnemoscope.models.lens_words import NoSuchNameError
 from mnemoscope.models.next_token import continued, next_token_loss
-from mnemoscope.models.passes import run_pass
 from mnemoscope.models.prompts import check_row, check_rows
+from mnemoscope.models.transformer_lens_config import NoSuchNameError
 from mnemoscope.models.weights import Weights
 
 Edits = Intervention | Iterable[Intervention]

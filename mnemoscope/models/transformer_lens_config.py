@@ -4,7 +4,7 @@ from typing import Any
 
 from mnemoscope.core.errors import UserError, unknown
 from mnemoscope.models.config import ModelConfig
-from mnemoscope.models.lens_fields import LENS_FIELDS, lens_word
+from mnemoscope.models.transformer_lens_fields import LENS_FIELDS, lens_word
 
 
 class LensConfig:

@@ -8,8 +8,8 @@ import numpy as np
 from safetensors.numpy import save
 
 from mnemoscope.core.axes import Float
-from mnemoscope.exchange.files import new_folder
-from mnemoscope.exchange.lens.config import (
+from mnemoscope.exchange.atomic_write import new_folder
+from mnemoscope.exchange.lens.convert_config import (
     CONFIG,
     WEIGHTS,
     Sizes,
