@@ -31,7 +31,7 @@ LONG = tuple(
 COMMANDS = LONG[:1]
 
 # blocks under way are kept as often as can be, so that restarts go on in the middle of them
-LINE = "from mnemoscope import cli; from mnemoscope.execution import local; local.KEEP_SECONDS = 0; cli.main()"
+LINE = "from mnemoscope.cli.main import main; from mnemoscope.execution import local; local.KEEP_SECONDS = 0; main()"
 
 
 def start(command: tuple[str, ...], store: Path) -> subprocess.Popen[bytes]:

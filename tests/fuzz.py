@@ -37,7 +37,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from mnemoscope import cli
+from mnemoscope.cli import main as command_line
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.strict import Strict
 from mnemoscope.execution import local, machine
@@ -493,7 +493,7 @@ def said(*args: str) -> tuple[str | int | None, str, str]:
         patch.object(sys, "argv", ["m", *args]),
     ):
         try:
-            cli.main()
+            command_line.main()
         except SystemExit as end:
             code = end.code
         for stream in streams:
@@ -816,7 +816,7 @@ NO_ZERO = st.text(
 @st.composite
 def arguments(draw: Any) -> list[str]:
     """A command with arguments of its own and of others', good and bad, that keeps out of the way of other folders."""
-    command = draw(st.sampled_from([*cli.COMMANDS, draw(NO_ZERO)]))
+    command = draw(st.sampled_from([*command_line.COMMANDS, draw(NO_ZERO)]))
     word = st.one_of(
         st.sampled_from(WORDS),
         st.sampled_from([t for t in TEXTS if "\x00" not in t and "/" not in t]),
@@ -982,7 +982,7 @@ def calm() -> Iterator[None]:
             "studies.evidence.Evidence.finding": judged, "studies.evidence.Evidence.run": MagicMock(),
             "studies.library.memories.optimized.errors": lambda cell, seeds: np.zeros(len(seeds)),
             "execution.machine.use_all_devices": MagicMock(),
-            "report.results.published": lambda: Path(empty), "cli.visualize.open_in_browser": MagicMock(),
+            "report.find_ledgers.published": lambda: Path(empty), "cli.visualize.open_in_browser": MagicMock(),
         }.items():  # fmt: skip
             stack.enter_context(patch(f"mnemoscope.{name}", instead))
         warnings.simplefilter("ignore")

@@ -16,7 +16,6 @@ import warnings
 
 import pytest
 
-from mnemoscope import cli
 from mnemoscope.store import Store
 
 LOOKS = {"COLUMNS": "160", "NO_COLOR": "1"}
@@ -43,7 +42,7 @@ def mnemoscope(*args, store=None):
         )  # put back: the command changes it
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
-                cli.main()
+                command_line.main()
             except SystemExit as end:
                 code = end.code or 0
     return subprocess.CompletedProcess(line, code, out.getvalue(), err.getvalue())
@@ -224,11 +223,11 @@ def test_ctrl_c_ends_with_130_and_keeps_what_was_finished(tmp_path):
 def test_a_notice_is_one_line():
     program = """
 import sys, warnings
-from mnemoscope import cli
+from mnemoscope.cli import main
 from mnemoscope.core.errors import Notice
-cli.COMMANDS = {"tell": lambda: warnings.warn("seed 3 diverged", Notice), "list": cli.list_}
+main.COMMANDS = {"tell": lambda: warnings.warn("seed 3 diverged", Notice), "list": main.list_}
 sys.argv = ["mnemoscope", "tell"]
-cli.main()
+main.main()
 """
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=ENV, timeout=300

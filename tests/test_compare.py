@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mnemoscope import cli
+from mnemoscope.cli import ledgers
 from mnemoscope.core.errors import UserError
 from mnemoscope.report.find_ledgers import published
 
@@ -53,7 +53,7 @@ def told(tmp_path, capsys):
     def compare(*claims, by_seed=SAME):
         other = write(tmp_path / "theirs/ledger", claims, by_seed)
         try:
-            cli.compare("facts", other=other, store=tmp_path / "mine")
+            ledgers.compare("facts", other=other, store=tmp_path / "mine")
         except SystemExit as end:
             return end.code, capsys.readouterr().out
         return 0, capsys.readouterr().out
@@ -106,12 +106,12 @@ def test_two_ledgers_of_other_claims(told):
 
 def test_without_two_ledgers_there_is_nothing_to_compare(tmp_path):
     with pytest.raises(UserError, match="no two quick ledgers of all: one in"):
-        cli.compare(scale="quick", store=tmp_path)
+        ledgers.compare(scale="quick", store=tmp_path)
     with pytest.raises(UserError, match="no two full ledgers of facts: one in"):
-        cli.compare("facts", store=tmp_path)  # the published one is not put beside itself
+        ledgers.compare("facts", store=tmp_path)  # the published one is not put beside itself
 
 
 def test_the_published_ledgers_of_two_devices_agree(tmp_path, capsys):
     """results/cpu holds what two cores of a CPU said of claims that results/full has from a GPU."""
-    cli.compare(other=published() / "cpu", store=tmp_path)
+    ledgers.compare(other=published() / "cpu", store=tmp_path)
     assert capsys.readouterr().out.count("the same verdict on all") >= 3

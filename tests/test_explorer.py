@@ -19,7 +19,7 @@ from explorer_page import (
     watched_tab,
 )
 
-from mnemoscope import cli
+from mnemoscope.cli import visualize
 from mnemoscope.core.errors import UserError
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.explorer import ExplorerRun, build_page, describe_run, pack_run
@@ -416,15 +416,15 @@ def test_bad_choices_are_one_line(tmp_path, pieces):
     with pytest.raises(
         UserError, match=r"no runs to explore in .*; make some with 'mnemoscope run remember'"
     ):
-        cli.explore(store=tmp_path)
+        visualize.explore(store=tmp_path)
     with pytest.raises(
         UserError, match=r"no stored run starts with 'abc'; there are: none are stored"
     ):
-        cli.explore(("abc",), store=tmp_path)
+        visualize.explore(("abc",), store=tmp_path)
     with pytest.raises(
         UserError, match=r"--seeds takes whole numbers separated by commas, got '1;2'"
     ):
-        cli.explore(("abc",), seeds="1;2", store=tmp_path)
+        visualize.explore(("abc",), seeds="1;2", store=tmp_path)
     each = pieces["two heads"]
     with pytest.raises(UserError, match=r"no seed 7 in run .*; allowed: 0, 1, 2"):
         pack_run(ExplorerRun(each.id, "x", "", each.run, (7,)))

@@ -18,7 +18,7 @@ from fuzz import DOORS, SPEC, asked, fuzz, knock, lay_out, plain
 from safetensors.numpy import save
 
 import mnemoscope
-from mnemoscope import cli
+from mnemoscope.cli import visualize
 from mnemoscope.core.errors import UserError
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
@@ -288,7 +288,7 @@ def test_compiled_programs_do_not_come_with_a_store(stored, monkeypatch):
         "mnemoscope.execution.machine.use_all_devices", lambda cache=None: asked.append(cache)
     )
     with pytest.raises(UserError):
-        cli.explore((SPEC.digest(),), seeds="99", store=stored.folder)
+        visualize.explore((SPEC.digest(),), seeds="99", store=stored.folder)
     assert asked == [compile_cache_dir()]
 
 

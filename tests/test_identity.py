@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from test_studies import Watch
 
-from mnemoscope import cli
+from mnemoscope.cli import stored_runs, visualize
 from mnemoscope.core import fingerprint
 from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.fingerprint import TrainedBy, code_of, trained_by
@@ -345,7 +345,7 @@ def test_a_deleted_run_leaves_no_checkpoint_to_go_on_from(store, monkeypatch):
     monkeypatch.setattr(local._StoreCheckpointer, "drop", lambda self: None)
     load_or_train(store, SPEC, range(2))
     assert list(store.folder.rglob("*.part"))
-    cli.runs(SPEC.digest(), delete=True, store=store.folder)
+    stored_runs.runs(SPEC.digest(), delete=True, store=store.folder)
     assert not list(store.folder.rglob("*.part"))
     assert store.check() == []
     told = []
@@ -424,10 +424,10 @@ def test_an_unknown_kind_is_unknown_and_not_damaged(store, capsys):
     ):
         store.load(unknown)
     assert store.check() == []
-    cli.check(repair=True, store=store.folder)
-    cli.runs(store=store.folder)
+    stored_runs.check(repair=True, store=store.folder)
+    stored_runs.runs(store=store.folder)
     assert "copy-back" in capsys.readouterr().out
-    cli.runs(spec, delete=True, store=store.folder)
+    stored_runs.runs(spec, delete=True, store=store.folder)
     assert [each.spec for each in store.rows()] == [SPEC.digest()]
 
 
@@ -611,7 +611,7 @@ def test_a_finding_rests_on_the_program_that_trained(store, monkeypatch):
 
 def test_stored_seeds_are_trained_again_and_compared(store, capsys, monkeypatch):
     load_or_train(store, SPEC, range(3))
-    cli.check(retrain=2, store=store.folder)
+    stored_runs.check(retrain=2, store=store.folder)
     out = capsys.readouterr().out
     assert out.count("same: run") == 2
     assert "arrays, to the bit" in out
@@ -620,10 +620,10 @@ def test_stored_seeds_are_trained_again_and_compared(store, capsys, monkeypatch)
     wrong.snapshots["embed.W_E"][:] += 1e-6
     store.save(Run(**{**vars(wrong), "seeds": (0, 1, 2)}), 1.0, "m")
     with pytest.raises(UserError, match="1 of 1 seeds came out otherwise"):
-        cli.check(retrain=1, store=store.folder)
+        stored_runs.check(retrain=1, store=store.folder)
     assert "OTHER NUMBERS" in capsys.readouterr().out
     with pytest.raises(UserError, match="--retrain must be a number of seeds from 0 up, got -1"):
-        cli.check(retrain=-1, store=store.folder)
+        stored_runs.check(retrain=-1, store=store.folder)
 
 
 def test_what_another_device_trained_is_compared_to_a_tolerance(store):
@@ -641,7 +641,7 @@ def test_seeds_of_another_program_are_not_compared(store, monkeypatch, capsys):
     load_or_train(store, SPEC, range(3))
     other_program(monkeypatch)
     with pytest.raises(UserError, match="no stored seed was trained by this program"):
-        cli.check(retrain=2, store=store.folder)
+        stored_runs.check(retrain=2, store=store.folder)
     assert "3 stored seeds are not compared" in capsys.readouterr().out
 
 
@@ -686,10 +686,12 @@ def test_runs_of_0_1_are_never_joined_with_new_seeds(old_store):
 
 def test_runs_of_0_1_are_shown_explored_walked_and_exported(old_store, tmp_path, capsys):
     spec = goldens.CASES["permutation, pair tables"]
-    cli.runs(store=old_store.folder)
+    stored_runs.runs(store=old_store.folder)
     shown = capsys.readouterr().out
     assert spec.digest() in shown
-    cli.explore((spec.digest(),), out=tmp_path / "page.html", open_=False, store=old_store.folder)
+    visualize.explore(
+        (spec.digest(),), out=tmp_path / "page.html", open_=False, store=old_store.folder
+    )
     assert (tmp_path / "page.html").stat().st_size > 10_000
     walk_command(run=spec.digest(), store=old_store.folder)
     from mnemoscope.cli.exchange import export

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from mnemoscope import cli
+from mnemoscope.cli import studies
 from mnemoscope.core.errors import UserError
 from mnemoscope.models.language.tokens import byte_characters
 from mnemoscope.probes.copying import prefix_score, previous_score, token_losses
@@ -296,6 +296,6 @@ def test_a_model_of_the_users(folder, tmp_path):
         UserError,
         match="study 'walk' is not about a language model, so it takes no --model; allowed: language",
     ):
-        cli.run("walk", model=folder, store=tmp_path)
+        studies.run("walk", model=folder, store=tmp_path)
     with pytest.raises(UserError, match="there is no language model at"):
-        cli.run("language", model=tmp_path / "nowhere", store=tmp_path)
+        studies.run("language", model=tmp_path / "nowhere", store=tmp_path)

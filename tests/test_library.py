@@ -88,7 +88,7 @@ def test_every_folder_is_a_study_in_the_order_of_its_page():
 def test_names_claims_and_commands_are_known_without_jax():
     script = """
 import sys
-from mnemoscope import cli
+
 from mnemoscope.studies.discover import STUDIES, find_claim
 from mnemoscope.core.errors import UserError
 try:

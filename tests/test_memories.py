@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from planted import evidence_of
 
-from mnemoscope import cli
+from mnemoscope.cli import profiling
 from mnemoscope.core.errors import UserError
 from mnemoscope.report.claim_figures import claim_figures
 from mnemoscope.studies.discover import STUDIES
@@ -405,4 +405,4 @@ def test_there_is_no_step_to_profile():
     with pytest.raises(
         UserError, match="study 'memories' trains no transformer, so there is no step to profile"
     ):
-        cli.profile("memories")
+        profiling.profile("memories")

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 from test_train import SMALL
 
-from mnemoscope import cli
+from mnemoscope.cli import profiling
 from mnemoscope.core.errors import UserError
 from mnemoscope.models.rewrites import pair_tables, score_tables, token_counts
 from mnemoscope.report.profile_table import print_profile
@@ -152,9 +152,9 @@ def test_a_profile_that_cannot_be(capsys):
     with pytest.raises(
         UserError, match=r"unknown condition 'repeat/d32' \(did you mean 'repeat/d32h2'\?\)"
     ):
-        cli.profile("remember", condition="repeat/d32")
+        profiling.profile("remember", condition="repeat/d32")
     with pytest.raises(UserError, match="--seeds must be 1 to 1,000,000"):
-        cli.profile("remember", seeds=-1)
+        profiling.profile("remember", seeds=-1)
 
 
 def test_a_known_spec_is_not_compiled_again_on_a_second_start(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from markupsafe import escape
 
 import mnemoscope
-from mnemoscope import cli
+from mnemoscope.cli import ledgers
 from mnemoscope.core import theme
 from mnemoscope.core.errors import UserError
 from mnemoscope.report import find_ledgers
@@ -334,7 +334,7 @@ def test_every_curve_and_map_of_the_published_results_is_drawn(tmp_path):
             for name in panel.chosen(tuple(found.curves))
         }
         assert shown == set(found.curves), claim
-    cli.figure("B2", tmp_path / "b2.svg", store=tmp_path / "none")
+    ledgers.figure("B2", tmp_path / "b2.svg", store=tmp_path / "none")
     assert {path.name for path in tmp_path.glob("*.svg")} == {
         "b2.svg",
         "b2-curves.svg",
@@ -346,7 +346,7 @@ def test_every_curve_and_map_of_the_published_results_is_drawn(tmp_path):
 def test_a_figure_alone_is_the_same_each_time(tmp_path, ending, capsys):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        cli.figure("R13", tmp_path / name / f"r13.{ending}", store=tmp_path / "none")
+        ledgers.figure("R13", tmp_path / name / f"r13.{ending}", store=tmp_path / "none")
     assert (tmp_path / "a" / f"r13.{ending}").read_bytes() == (
         tmp_path / "b" / f"r13.{ending}"
     ).read_bytes()
@@ -372,6 +372,6 @@ def test_figures_that_cannot_be_made_say_so(tmp_path):
         UserError,
         match=r"nothing to draw for R3 at the scale quick; make it with 'mnemoscope run remember",
     ):
-        cli.figure("R3", scale="quick", store=tmp_path / "none")
+        ledgers.figure("R3", scale="quick", store=tmp_path / "none")
     with pytest.raises(UserError, match="cannot write"):
-        cli.figure("R1", tmp_path / "no" / "r1.svg", store=tmp_path / "none")
+        ledgers.figure("R1", tmp_path / "no" / "r1.svg", store=tmp_path / "none")

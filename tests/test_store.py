@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from mnemoscope import cli
+from mnemoscope.cli import ledgers, stored_runs
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import trained_by
 from mnemoscope.execution import local
@@ -277,8 +277,8 @@ def test_swapped_and_cut_files_are_noticed_and_repaired(filled, capsys):
     }  # fmt: skip
     assert len(kept.check()) == 3
     with pytest.raises(UserError, match="3 damaged; 'mnemoscope check --repair'"):
-        cli.check(store=filled)
-    cli.check(repair=True, store=filled)
+        stored_runs.check(store=filled)
+    stored_runs.check(repair=True, store=filled)
     assert "was trained again" in capsys.readouterr().out
     assert kept.check() == []
     np.testing.assert_array_equal(load_or_train(kept, SPEC, range(4)).losses, whole, "bit for bit")
@@ -297,15 +297,15 @@ def test_a_ledger_that_was_changed_is_not_shown(store, capsys):
         "claims": [],
     }
     path = store.write_text("ledger/quick/walk.json", json.dumps(ledger))
-    cli.ledger("walk", store=store.folder)
+    ledgers.ledger("walk", store=store.folder)
     path.write_text(json.dumps(ledger | {"hardware": "better"}))
     with pytest.raises(
         UserError,
         match=r"walk.json' cannot be read: its bytes are not those that were written; move it away",
     ):
-        cli.ledger("walk", store=store.folder)
+        ledgers.ledger("walk", store=store.folder)
     (store.folder / "index.sqlite3").rename(store.folder / "index.old")
-    cli.ledger("walk", store=store.folder)
+    ledgers.ledger("walk", store=store.folder)
     assert "better" in capsys.readouterr().out
 
 
@@ -322,7 +322,7 @@ def test_files_that_an_index_does_not_know_and_files_that_are_gone(filled):
     assert [(d.name, d.why) for d in kept.check()] == [
         ("ledger/quick/x.json", "the index does not know it")
     ]
-    cli.check(repair=True, store=filled)
+    stored_runs.check(repair=True, store=filled)
     assert kept.check() == []
     assert kept.read_text("ledger/quick/x.json") is None
 
@@ -355,12 +355,12 @@ def test_a_repair_that_is_cut_off_forgets_nothing(filled, monkeypatch):
         local, "fit", lambda *args, **more: (_ for _ in ()).throw(KeyboardInterrupt)
     )
     with pytest.raises(KeyboardInterrupt):
-        cli.check(repair=True, store=filled)
+        stored_runs.check(repair=True, store=filled)
     assert len(kept.check()) == len(kept.rows()) == 2, (
         "what is not trained again yet is still known as damaged"
     )
     monkeypatch.setattr(local, "fit", real)
-    cli.check(repair=True, store=filled)
+    stored_runs.check(repair=True, store=filled)
     assert kept.check() == []
     assert len(kept.rows()) == 2
     with sqlite3.connect(filled / "index.sqlite3") as db:
@@ -368,7 +368,7 @@ def test_a_repair_that_is_cut_off_forgets_nothing(filled, monkeypatch):
             "UPDATE runs SET last = 1 << 62 WHERE first = 0"
         )  # a row that would ask for more seeds than there are
     db.close()
-    cli.check(repair=True, store=filled)
+    stored_runs.check(repair=True, store=filled)
     assert kept.check() == []
 
 

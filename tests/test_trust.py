@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from mnemoscope import cli
+from mnemoscope.cli import stored_runs
 from mnemoscope.core.errors import UserError
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
@@ -131,7 +131,7 @@ def test_what_cannot_be_read_is_not_trained_over(number, store, monkeypatch, cap
         store.read_text(LEDGER)
     for repair in (False, True):
         with pytest.raises(UserError, match="2 cannot be read, which does not make them damaged"):
-            cli.check(repair=repair, store=store.folder)
+            stored_runs.check(repair=repair, store=store.folder)
     assert f"cannot be read: run {before.id}: {why}" in capsys.readouterr().out
     with pytest.raises(UserError, match="cannot be read"):
         store.save(whole, 1.0, "a machine")
@@ -146,7 +146,7 @@ def test_a_file_that_is_gone_is_damaged_and_comes_back(store, capsys):
     (store.folder / store.rows()[0].file).unlink()
     with pytest.raises(UserError, match=r"is damaged \(its file is gone\)"):
         load_or_train(store, SPEC, range(2))
-    cli.check(repair=True, store=store.folder)
+    stored_runs.check(repair=True, store=store.folder)
     assert store.check() == []
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tries import tries
 from walked import NAMES, config_of, model_of, parsed, walk_of
 
-from mnemoscope import cli
+from mnemoscope.cli import stored_runs
 from mnemoscope.core.errors import UserError
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
@@ -237,7 +237,7 @@ def test_any_stored_run_can_be_walked(tmp_path, capsys):
     np.testing.assert_allclose(logits, run.model(1)(jnp.array([1, 2, 3])), atol=1e-4)
     load_or_train(Store(tmp_path), Spec(task=Cycle(), steps=2, batch=2), range(1))
     capsys.readouterr()
-    cli.runs(store=tmp_path)
+    stored_runs.runs(store=tmp_path)
     listed = capsys.readouterr().out
     assert "cycle length=3 n_symbols=3" in listed
     assert "permutation" in listed
