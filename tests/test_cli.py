@@ -16,6 +16,7 @@ import warnings
 
 import pytest
 
+from mnemoscope.cli import main as command_line
 from mnemoscope.store import Store
 
 LOOKS = {"COLUMNS": "160", "NO_COLOR": "1"}
