@@ -1,8 +1,9 @@
-"""`make bench`: measure on this machine, keep the numbers in benchmarks/NAME.json, and write BENCHMARKS.md from all of them.
+"""`make bench`: measure on this machine, keep the numbers in benchmarks/NAME.json,
+and write BENCHMARKS.md from all of them.
 
-On a CPU the rivals take turns, each in a process of its own on the cores it may use, so that a machine that slows down
-slows both. On a GPU the same training is measured against itself: seeds, sizes, the whole budget. Speed is a ratio and
-its spread; no test depends on it.
+On a CPU the rivals take turns, each in a process of its own on the cores it may use, so that a
+machine that slows down slows both. On a GPU the same training is measured against itself: seeds,
+sizes, the whole budget. Speed is a ratio and its spread; no test depends on it.
 """
 
 import argparse
@@ -20,19 +21,25 @@ from report import write
 HERE = Path(__file__).parent
 REPEATS = 7
 RIVALS = {
-    "source": ("source", 1, 1), "one": ("ours", 1, 1), "one core, many": ("ours", 1, 32), "two cores, many": ("ours", 2, 32),
-}  # fmt: skip
+    "source": ("source", 1, 1),
+    "one": ("ours", 1, 1),
+    "one core, many": ("ours", 1, 32),
+    "two cores, many": ("ours", 2, 32),
+}
 
-BESIDE = {
-    "XLA_PYTHON_CLIENT_PREALLOCATE": "false"
-}  # this process holds most of the device's memory
+# this process holds most of the device's memory
+BESIDE = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
 def child(function: str, cores: int | None = None, env: dict | None = None, **arguments) -> dict:
     """One measurement, in a fresh process."""
     order = json.dumps({"function": function, "cores": cores, "arguments": arguments})
-    result = subprocess.run([sys.executable, __file__, "--child", order], capture_output=True, text=True,
-                            env=os.environ | (env or {}))  # fmt: skip
+    result = subprocess.run(
+        [sys.executable, __file__, "--child", order],
+        capture_output=True,
+        text=True,
+        env=os.environ | (env or {}),
+    )
     if result.returncode:
         sys.exit(f"{function} {arguments} failed:\n{result.stderr}")
     return json.loads(result.stdout.splitlines()[-1])
@@ -67,7 +74,9 @@ def rivals(norm: bool) -> dict:
 
 
 def birth() -> dict:
-    """The induction model, ours and as people write it, in turns on one core; then the loss that both reach."""
+    """The induction model, ours and as people write it, in turns on one core;
+    then the loss that both reach.
+    """
     found: dict = {"source": [], "ours": []}
     for _ in range(5):
         for name in found:
@@ -100,7 +109,9 @@ def growth_on_gpu() -> dict:
 
 
 def blocks() -> dict:
-    """The same seeds on a device with enough memory, and with so little that they have to be cut."""
+    """The same seeds on a device with enough memory,
+    and with so little that they have to be cut.
+    """
     import numpy as np
 
     found, losses = {}, {}
@@ -117,19 +128,26 @@ def blocks() -> dict:
 PARTS = {
     "cpu": {
         "loop": lambda: {"norm" if norm else "no norm": rivals(norm) for norm in (False, True)},
-        "birth": birth, "start": start, "evaluation": lambda: child("evaluation", scale="quick"), "growth": growth_on_cpu,
+        "birth": birth,
+        "start": start,
+        "evaluation": lambda: child("evaluation", scale="quick"),
+        "growth": growth_on_cpu,
     },
     "gpu": {
-        "agreement": measure.agreement, "budget": measure.budget, "birth": measure.birth_steps,
-        "evaluation": lambda: child("evaluation", env=BESIDE, scale="full"), "growth": growth_on_gpu,
-        "norm": lambda: {"1024": measure.ours(True, 1024)["rate"]}, "blocks": blocks,
+        "agreement": measure.agreement,
+        "budget": measure.budget,
+        "birth": measure.birth_steps,
+        "evaluation": lambda: child("evaluation", env=BESIDE, scale="full"),
+        "growth": growth_on_gpu,
+        "norm": lambda: {"1024": measure.ours(True, 1024)["rate"]},
+        "blocks": blocks,
     },
-}  # fmt: skip
+}
 
 
 def main() -> None:
     """Measure, keep, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument(
         "--only",

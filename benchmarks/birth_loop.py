@@ -1,7 +1,9 @@
-"""The second yardstick: the simplified induction model as people write it, in PyTorch, with its text drawn in NumPy.
+"""The second yardstick: the simplified induction model as people write it, in PyTorch,
+with its text drawn in NumPy.
 
-Two layers of one head with identity queries, frozen random values and embeddings; W_K of both layers and W_O of the second are
-trained by SGD on the positions whose output the context has shown. Sequences are drawn token by token.
+Two layers of one head with identity queries, frozen random values and embeddings; W_K of both
+layers and W_O of the second are trained by SGD on the positions whose output the context has shown.
+Sequences are drawn token by token.
 """
 
 import math
@@ -14,7 +16,9 @@ from torch.nn.functional import cross_entropy
 
 
 class Text:
-    """Bigram sequences with K fixed triggers and uniform outputs, as lists drawn one token after the other."""
+    """Bigram sequences with K fixed triggers and uniform outputs,
+    as lists drawn one token after the other.
+    """
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """What is measured, one function a measurement; `bench.py` decides which of them run where.
 
-Each returns plain numbers. Rates leave compilation out: the clock starts when the first stretch of a training is done.
+Each returns plain numbers. Rates leave compilation out:
+the clock starts when the first stretch of a training is done.
 """
 
 import os
@@ -13,16 +14,26 @@ from pathlib import Path
 
 BATCH, LOSS_STEPS = 128, 2000  # losses are compared after 2,000 x 128 samples
 GROWTH = {
-    "cpu": {"seeds": [1, 2, 4, 8, 16, 32], "width": [8, 16, 32, 64, 128, 256], "length": [5, 9, 17, 33, 49, 51, 65],
-            "vocabulary": [4, 8, 16, 32, 34, 64]},
-    "gpu": {"seeds": [1, 4, 16, 64, 256, 1024, 4096], "width": [16, 32, 64, 128, 256], "length": [5, 9, 17, 33, 65],
-            "vocabulary": [4, 8, 16, 32, 64]},
-}  # fmt: skip
+    "cpu": {
+        "seeds": [1, 2, 4, 8, 16, 32],
+        "width": [8, 16, 32, 64, 128, 256],
+        "length": [5, 9, 17, 33, 49, 51, 65],
+        "vocabulary": [4, 8, 16, 32, 34, 64],
+    },
+    "gpu": {
+        "seeds": [1, 4, 16, 64, 256, 1024, 4096],
+        "width": [16, 32, 64, 128, 256],
+        "length": [5, 9, 17, 33, 65],
+        "vocabulary": [4, 8, 16, 32, 64],
+    },
+}
 GROWTH_SEEDS = {"cpu": 2, "gpu": 1024}  # where something else than the seeds is varied
 
 
 def remember(d: int = 32, norm: str = "none", steps: int = 4 * LOSS_STEPS, snapshots: int = 1):
-    """The Spec that everything here trains: the study's model with two heads, at the paper's batch."""
+    """The Spec that everything here trains: the study's model with two heads,
+    at the paper's batch.
+    """
     from mnemoscope import Adam, ModelConfig, Permutation, Spec
 
     model = ModelConfig(d_model=d, n_heads=2, d_mlp=2 * d, norm=norm)
@@ -51,8 +62,11 @@ def ours(norm: bool, seeds: int) -> dict:
 
     times: list[tuple[int, float]] = []
     steps = (4 if seeds == 1 else 1) * LOSS_STEPS
-    run = fit(remember(norm="post" if norm else "none", steps=steps), range(seeds),
-              progress=lambda done, _: times.append((done, time.perf_counter())))  # fmt: skip
+    run = fit(
+        remember(norm="post" if norm else "none", steps=steps),
+        range(seeds),
+        progress=lambda done, _: times.append((done, time.perf_counter())),
+    )
     (first, began), (last, ended) = times[0], times[-1]
     end = run.loss_steps <= LOSS_STEPS  # the last tenth of the compared samples, as for the paper
     tenth = end & (run.loss_steps > 0.9 * LOSS_STEPS)
@@ -62,12 +76,15 @@ def ours(norm: bool, seeds: int) -> dict:
     }
 
 
-# the induction model: width, length, batch, steps; at the paper's sizes for time, small for the loss that both reach
+# the induction model: width, length, batch, steps; at the paper's sizes for time,
+# small for the loss that both reach
 BIRTH = {"time": (256, 256, 512, 2), "loss": (64, 64, 64, 400)}
 
 
 def birth_source(size: str) -> dict:
-    """The simplified induction model as people write it: seconds a step, of these drawing text, and the last losses."""
+    """The simplified induction model as people write it: seconds a step, of these drawing text,
+    and the last losses.
+    """
     import birth_loop
 
     from mnemoscope.tasks import Bigrams
@@ -111,7 +128,9 @@ def birth_ours(size: str) -> dict:
 
 
 def birth_steps() -> dict:
-    """Seconds a step of the full-scale induction model, its text included, by the number of seeds trained together."""
+    """Seconds a step of the full-scale induction model, its text included,
+    by the number of seeds trained together.
+    """
     from mnemoscope import fit
     from mnemoscope.studies.library.birth.conditions import ALL, build_conditions
 
@@ -170,7 +189,9 @@ def step_time(d: int, seeds: int) -> float:
 
 
 def gradient_time(length: int, vocabulary: int, seeds: int, d: int = 32) -> float:
-    """Seconds for loss and gradient of random sequences read at every second position; no task has this freedom."""
+    """Seconds for loss and gradient of random sequences read at every second position;
+    no task has this freedom.
+    """
     from typing import ClassVar
 
     import jax
@@ -211,8 +232,12 @@ def gradient_time(length: int, vocabulary: int, seeds: int, d: int = 32) -> floa
         return jax.lax.fori_loop(0, turns, turn, params)
 
     mesh = device_mesh(seeds)
-    params = shard(mesh, jax.vmap(lambda key: init(config, vocabulary, length, key=key))(
-        jax.random.split(jax.random.key(0), seeds)))  # fmt: skip
+    params = shard(
+        mesh,
+        jax.vmap(lambda key: init(config, vocabulary, length, key=key))(
+            jax.random.split(jax.random.key(0), seeds)
+        ),
+    )
     run = jax.jit(for_each_seed(one, mesh, seeds_per_device(mesh, seeds)))
     return _timed(lambda turns: jax.block_until_ready(run(params, jnp.array(turns), tokens)))
 
@@ -235,7 +260,9 @@ def growth_of(axis: str, kind: str, tell=lambda _: None) -> dict[str, list[list[
 
 
 def start_times(folder: Path) -> dict:
-    """`--help`, and the time from the start of Python to the end of the first stretch of training, cold and known."""
+    """`--help`, and the time from the start of Python to the end of the first stretch of training,
+    cold and known.
+    """
     script = f"""
 import time; began = time.perf_counter()
 from pathlib import Path
@@ -259,7 +286,9 @@ print(first[0])
 
 
 def evaluation(scale: str, seeds: int = 64) -> dict:
-    """Training of the study's condition with two heads, against every probe on it; compilation counts for both."""
+    """Training of the study's condition with two heads, against every probe on it;
+    compilation counts for both.
+    """
     from mnemoscope import fit
     from mnemoscope.probes.ablation import forced_patterns, knock_outs
     from mnemoscope.probes.attention import mean_pattern
@@ -289,7 +318,9 @@ def evaluation(scale: str, seeds: int = 64) -> dict:
 
 
 def budget(seeds: int = 1000) -> dict:
-    """The paper's whole budget, 5 million samples for each seed, from an empty cache to finished runs."""
+    """The paper's whole budget, 5 million samples for each seed,
+    from an empty cache to finished runs.
+    """
     from mnemoscope import fit
     from mnemoscope.studies.library.remember.conditions import TWO, build_conditions
 
@@ -308,7 +339,9 @@ def budget(seeds: int = 1000) -> dict:
 
 
 def blocks(store: Path) -> dict:
-    """A device with little memory: seeds that do not fit are cut into blocks, and the losses are those of the whole."""
+    """A device with little memory: seeds that do not fit are cut into blocks,
+    and the losses are those of the whole.
+    """
     import warnings
 
     import numpy as np
@@ -325,7 +358,9 @@ def blocks(store: Path) -> dict:
 
 
 def agreement(norms: tuple[str, ...] = ("none", "post")) -> dict:
-    """Loss and gradient of the training's path against the plain forward pass on this device, at full precision."""
+    """Loss and gradient of the training's path against the plain forward pass on this device,
+    at full precision.
+    """
     import jax
     import jax.numpy as jnp
     import numpy as np

@@ -50,13 +50,18 @@ def rivals(found: dict) -> list[str]:
         for name, each in results.items():
             ratios = [r["rate"] / unit for r in each]
             loss = statistics.mean(r["loss"] for r in each)
-            lines.append(f"| {NAMES[name]}, {norm} | {median(each):,.0f} | {median(each) / unit:.1f} | {min(ratios):.1f} to "
-                         f"{max(ratios):.1f} | {loss:.3f} |")  # fmt: skip
+            lines.append(
+                f"| {NAMES[name]}, {norm} | {median(each):,.0f} | {median(each) / unit:.1f} | "
+                f"{min(ratios):.1f} to {max(ratios):.1f} | {loss:.3f} |"
+            )
     for norm, results in found["loop"].items():
         pairs = zip(results["one core, many"], results["two cores, many"], strict=True)
         gains = [two["rate"] / one["rate"] for one, two in pairs]
-        lines += ["", f"Two cores against one, 32 seeds, {norm}: {statistics.median(gains):.2f} times ({min(gains):.2f} to "
-                  f"{max(gains):.2f})."]  # fmt: skip
+        lines += [
+            "",
+            f"Two cores against one, 32 seeds, {norm}: {statistics.median(gains):.2f} times "
+            f"({min(gains):.2f} to {max(gains):.2f}).",
+        ]
     return lines
 
 
@@ -74,13 +79,17 @@ def birth(found: dict) -> list[str]:
     }
     low, high = min(reached["ours"]["loss"]), max(reached["ours"]["loss"])
     return [
-        "| who | a step | ratio | spread of the ratio |", "|---|---|---|---|",
-        f"| PyTorch, text drawn in NumPy, one core | {middle['source']:.2f} s ({middle['drawing']:.2f} s of it drawing) | 1.0 | |",
-        f"| Mnemoscope, one core | {middle['ours']:.2f} s | {middle['source'] / middle['ours']:.1f} | {min(ratios):.1f} to "
-        f"{max(ratios):.1f} |", "",
+        "| who | a step | ratio | spread of the ratio |",
+        "|---|---|---|---|",
+        f"| PyTorch, text drawn in NumPy, one core | {middle['source']:.2f} s "
+        f"({middle['drawing']:.2f} s of it drawing) | 1.0 | |",
+        f"| Mnemoscope, one core | {middle['ours']:.2f} s | "
+        f"{middle['source'] / middle['ours']:.1f} | {min(ratios):.1f} to {max(ratios):.1f} |",
+        "",
         "Both learn the same: at d=64, 64 tokens and batch 64 the loss of steps 361 to 400 is "
-        f"{reached['source']['loss']:.3f} in PyTorch (one seed) and {low:.3f} to {high:.3f} here (eight seeds).",
-    ]  # fmt: skip
+        f"{reached['source']['loss']:.3f} in PyTorch (one seed) and {low:.3f} to {high:.3f} here "
+        "(eight seeds).",
+    ]
 
 
 def waiting(found: dict) -> list[str]:
@@ -88,8 +97,9 @@ def waiting(found: dict) -> list[str]:
     start = found["start"]
     return [
         f"- `mnemoscope --help`: {start['help']:.2f} s.",
-        f"- From starting Python to the end of the first training steps: {start['first_step_cold']:.1f} s the first time, "
-        f"{start['first_step_known']:.1f} s for a Spec that was trained before (compiled programs are kept).",
+        "- From starting Python to the end of the first training steps: "
+        f"{start['first_step_cold']:.1f} s the first time, {start['first_step_known']:.1f} s for "
+        "a Spec that was trained before (compiled programs are kept).",
         f"- {evaluation(found, 'quick')}",
     ]
 
@@ -98,8 +108,11 @@ def evaluation(found: dict, scale: str) -> str:
     """Training against all probes on it."""
     probes = {name: seconds for name, seconds in found["evaluation"].items() if name != "train"}
     parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in probes.items())
-    return (f"64 seeds of the two-head condition at `{scale}`: training {found['evaluation']['train']:.1f} s, all probes on every "
-            f"held-out sequence {sum(probes.values()):.1f} s ({parts}), compilation included.")  # fmt: skip
+    return (
+        f"64 seeds of the two-head condition at `{scale}`: training "
+        f"{found['evaluation']['train']:.1f} s, all probes on every held-out sequence "
+        f"{sum(probes.values()):.1f} s ({parts}), compilation included."
+    )
 
 
 def accelerator(found: dict) -> list[str]:
@@ -109,23 +122,32 @@ def accelerator(found: dict) -> list[str]:
     budget, blocks, memory = found["budget"], found["blocks"], found["growth"]["memory"]
     largest = max(points)
     return [
-        "| seeds | step | million samples/s |", "|---|---|---|",
-        *(f"| {n:,} | {1e6 * seconds:,.0f} µs | {rates[n]:.1f} |" for n, seconds in points.items()), "",
+        "| seeds | step | million samples/s |",
+        "|---|---|---|",
+        *(f"| {n:,} | {1e6 * seconds:,.0f} µs | {rates[n]:.1f} |" for n, seconds in points.items()),
+        "",
         f"- With norm, 1,024 seeds: {found['norm']['1024'] / 1e6:.1f} million samples/s.",
-        f"- 1,000 seeds of the paper's full budget (5 million samples each): {budget['seconds']:.0f} s, of which the first "
-        f"{budget['first_stretch']:.0f} s are compilation and the first stretch; {budget['finished']:,} seeds finished.",
-        f"- The induction model of `birth` at the paper's sizes (d=256, batch 512, 256 tokens), its text included: "
-        f"{1e3 * found['birth']['1']:.1f} ms a step; {1e3 * found['birth']['16']:.0f} ms for 16 seeds together.",
+        "- 1,000 seeds of the paper's full budget (5 million samples each): "
+        f"{budget['seconds']:.0f} s, of which the first {budget['first_stretch']:.0f} s are "
+        f"compilation and the first stretch; {budget['finished']:,} seeds finished.",
+        "- The induction model of `birth` at the paper's sizes (d=256, batch 512, 256 tokens), "
+        f"its text included: {1e3 * found['birth']['1']:.1f} ms a step; "
+        f"{1e3 * found['birth']['16']:.0f} ms for 16 seeds together.",
         f"- {evaluation(found, 'full')}",
-        f"- Memory: {largest:,} seeds train in one block; the most in use in this run was {memory['peak_bytes_in_use'] / 1e9:.1f} "
-        f"of {memory['bytes_limit'] / 1e9:.0f} GB.",
-        f"- 1,024 seeds with 0.3% of the memory: {'; '.join(blocks['0.003']['told']) or 'nothing had to be cut'}. Losses of the "
-        f"first 100 steps differ from those of the uncut block by at most {blocks['apart']:.1g}.",
-        "- Loss and gradient of the training's path against the plain forward pass on this device, at full float32 precision: "
-        + "; ".join(f"norm {norm}: {each['loss']:.1g} and {each['gradient']:.1g} relative"
-                    for norm, each in found["agreement"].items()) + ". Training itself takes the device's default precision for "
-        "products (TF32 on this GPU), as the plain pass does.",
-    ]  # fmt: skip
+        f"- Memory: {largest:,} seeds train in one block; the most in use in this run was "
+        f"{memory['peak_bytes_in_use'] / 1e9:.1f} of {memory['bytes_limit'] / 1e9:.0f} GB.",
+        "- 1,024 seeds with 0.3% of the memory: "
+        f"{'; '.join(blocks['0.003']['told']) or 'nothing had to be cut'}. Losses of the first "
+        f"100 steps differ from those of the uncut block by at most {blocks['apart']:.1g}.",
+        "- Loss and gradient of the training's path against the plain forward pass on this "
+        "device, at full float32 precision: "
+        + "; ".join(
+            f"norm {norm}: {each['loss']:.1g} and {each['gradient']:.1g} relative"
+            for norm, each in found["agreement"].items()
+        )
+        + ". Training itself takes the device's default precision for products "
+        "(TF32 on this GPU), as the plain pass does.",
+    ]
 
 
 def picture(all_found: dict[str, dict]) -> None:
@@ -179,12 +201,16 @@ def growth(all_found: dict[str, dict]) -> list[str]:
     lines = []
     for found in all_found.values():
         n, best = saturation(found["growth"]["seeds"])
-        lines.append(f"- {found['hardware']}: busy (90% of its best rate, {best / 1e6:.2f} million samples/s) from {n} seeds on; "
-                     "from there the time is proportional to the seeds.")  # fmt: skip
+        lines.append(
+            f"- {found['hardware']}: busy (90% of its best rate, {best / 1e6:.2f} million "
+            f"samples/s) from {n} seeds on; from there the time is proportional to the seeds."
+        )
         width = found["growth"]["width"]
         (a, ta), (b, tb) = width[-2:]
-        lines.append(f"  Doubling the width from {a} to {b} takes {tb / ta:.1f} times as long (the matrices have four times the "
-                     "entries).")  # fmt: skip
+        lines.append(
+            f"  Doubling the width from {a} to {b} takes {tb / ta:.1f} times as long "
+            "(the matrices have four times the entries)."
+        )
     return lines
 
 
@@ -196,30 +222,57 @@ def write() -> None:
         if (HERE / f"{kind}.json").is_file()
     }
     lines = [
-        "# Benchmarks", "",
-        "Written by `make bench` from `benchmarks/cpu.json` and `benchmarks/gpu.json`; on a machine with a GPU the same command",
-        "measures the second. The work: the `remember` model (V=5, one layer, d=32, two heads, feed-forward 64), batch 128, Adam,",
-        "drawn, trained and read by the code that every study uses. Rates leave compilation out; seconds include it.", "",
-    ]  # fmt: skip
+        "# Benchmarks",
+        "",
+        "Written by `make bench` from `benchmarks/cpu.json` and `benchmarks/gpu.json`; on a "
+        "machine with a GPU the same command",
+        "measures the second. The work: the `remember` model (V=5, one layer, d=32, two heads, "
+        "feed-forward 64), batch 128, Adam,",
+        "drawn, trained and read by the code that every study uses. Rates leave compilation out; "
+        "seconds include it.",
+        "",
+    ]
     if "cpu" in found:
         lines += [
-            "## Against the paper's loop", "", about(found["cpu"]), "",
-            "The yardstick is `benchmarks/source_loop.py`, the study's training as people write it in PyTorch. Each measurement is",
-            "a process of its own on the cores it may use; the rivals take turns. Medians of seven, ratios to the yardstick's.",
-            "", *rivals(found["cpu"]), "", "## An induction model of long sequences", "",
-            "The simplified model of `birth` at the paper's sizes: two layers, d=256, 256 tokens, batch 512. The yardstick is",
-            "`benchmarks/birth_loop.py`. Medians of five, in turns.", "", *birth(found["cpu"]), "",
-            "## Waiting", "", *waiting(found["cpu"]), "",
-        ]  # fmt: skip
+            "## Against the paper's loop",
+            "",
+            about(found["cpu"]),
+            "",
+            "The yardstick is `benchmarks/source_loop.py`, the study's training as people write "
+            "it in PyTorch. Each measurement is",
+            "a process of its own on the cores it may use; the rivals take turns. Medians of "
+            "seven, ratios to the yardstick's.",
+            "",
+            *rivals(found["cpu"]),
+            "",
+            "## An induction model of long sequences",
+            "",
+            "The simplified model of `birth` at the paper's sizes: two layers, d=256, 256 tokens, "
+            "batch 512. The yardstick is",
+            "`benchmarks/birth_loop.py`. Medians of five, in turns.",
+            "",
+            *birth(found["cpu"]),
+            "",
+            "## Waiting",
+            "",
+            *waiting(found["cpu"]),
+            "",
+        ]
     if "gpu" in found:
         lines += ["## One GPU", "", about(found["gpu"]), "", *accelerator(found["gpu"]), ""]
     picture(found)
     lines += [
-        "## Growth", "", "![Time of a step against seeds, width, length and vocabulary](docs/growth.svg)", "",
+        "## Growth",
+        "",
+        "![Time of a step against seeds, width, length and vocabulary](docs/growth.svg)",
+        "",
         *growth(found),
-        "- Length and vocabulary: loss and gradient of random sequences, read at every second position (1 seed on the CPU, 256 on",
-        "  the GPU). The fast rewrite covers up to 300 (position, token) pairs and its GPU kernel up to 64; beyond, the plain",
-        "  pass takes over, where the curves bend.", "",
-    ]  # fmt: skip
+        "- Length and vocabulary: loss and gradient of random sequences, read at every second "
+        "position (1 seed on the CPU, 256 on",
+        "  the GPU). The fast rewrite covers up to 300 (position, token) pairs and its GPU kernel "
+        "up to 64; beyond, the plain",
+        "  pass takes over, where the curves bend.",
+        "",
+    ]
     (HERE.parent / "BENCHMARKS.md").write_text("\n".join(lines), encoding="utf-8")
     print("\n".join(lines))

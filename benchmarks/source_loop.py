@@ -1,8 +1,9 @@
 """The yardstick: the permutation study's training as people write it, in PyTorch.
 
-A `Dataset` that draws one example at a time in Python, a `DataLoader`, `nn.TransformerEncoderLayer` with a causal mask, and
-Adam, for the model with d=32 and two heads at batch 128. The paper's loop is not published line by line; this is the plain
-way to write what it describes. `norm=False` takes the two norms out of the layer.
+A `Dataset` that draws one example at a time in Python, a `DataLoader`, `nn.TransformerEncoderLayer`
+with a causal mask, and Adam, for the model with d=32 and two heads at batch 128. The paper's loop
+is not published line by line; this is the plain way to write what it describes. `norm=False` takes
+the two norms out of the layer.
 """
 
 import itertools
@@ -17,7 +18,9 @@ V, D, HEADS, BATCH = 5, 32, 2, 128
 
 
 class Permutations(Dataset):
-    """Examples drawn on demand: a trained mapping, a random order, and in 30% of cases the first pair again."""
+    """Examples drawn on demand: a trained mapping, a random order,
+    and in 30% of cases the first pair again.
+    """
 
     def __init__(self, samples: int, seed: int):
         mappings = list(itertools.permutations(range(1, V + 1)))

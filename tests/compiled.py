@@ -1,6 +1,7 @@
 """What tests ask of tasks and models, each compiled as a whole.
 
-Called as they stand, these functions are compiled operation by operation, hundreds of them for a shape that nobody used before.
+Called as they stand, these functions are compiled operation by operation,
+hundreds of them for a shape that nobody used before.
 """
 
 from functools import partial

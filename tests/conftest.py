@@ -1,8 +1,10 @@
-"""Strict JAX for every test, shapes checked at run time, two CPU devices, and a home that nobody else has.
+"""Strict JAX for every test, shapes checked at run time, two CPU devices,
+and a home that nobody else has.
 
-A run of the tests has one folder of its own, made by whoever starts it and shared with its workers and with every process that a
-test starts. It is their home and their current directory, their caches are in it, and it goes when the run ends: nothing of the
-user's is read or written, and no run finds what an earlier one left. A program that one process compiled is there for the others.
+A run of the tests has one folder of its own, made by whoever starts it and shared with its workers
+and with every process that a test starts. It is their home and their current directory, their
+caches are in it, and it goes when the run ends: nothing of the user's is read or written, and no
+run finds what an earlier one left. A program that one process compiled is there for the others.
 """
 
 import atexit
@@ -19,7 +21,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
         HOME=made,
         XDG_CACHE_HOME=f"{made}/cache",
         XDG_CONFIG_HOME=f"{made}/config",
-        JAX_COMPILATION_CACHE_DIR=f"{made}/cache/mnemoscope/compiled",  # as `mnemoscope.execution.machine.compile_cache_dir` has it
+        # as `mnemoscope.execution.machine.compile_cache_dir` has it
+        JAX_COMPILATION_CACHE_DIR=f"{made}/cache/mnemoscope/compiled",
         JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0.05",
         JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
     )
@@ -32,9 +35,8 @@ from importlib.util import find_spec  # noqa: E402
 from jaxtyping import install_import_hook  # noqa: E402
 
 # must come before the first import of the package: every annotated function then checks its shapes
-if find_spec(
-    "beartype"
-):  # a machine with a GPU may have neither this nor Hypothesis, and tests/test_gpu.py needs none
+# a machine with a GPU may have neither this nor Hypothesis, and tests/test_gpu.py needs none
+if find_spec("beartype"):
     install_import_hook("mnemoscope", "beartype.beartype")
 
 import jax  # noqa: E402
@@ -43,11 +45,13 @@ import pytest  # noqa: E402
 from mnemoscope.execution import machine  # noqa: E402
 from mnemoscope.training import compilation  # noqa: E402
 
-# tracing makes millions of short-lived objects, and what was imported stays: looked through less often, tests take 4% less
+# tracing makes millions of short-lived objects, and what was imported stays:
+# looked through less often, tests take 4% less
 gc.freeze()
 gc.set_threshold(100_000, 50, 100)
 
-# two on any machine; devices can be chosen only before the first computation, and commands called here come later
+# two on any machine; devices can be chosen only before the first computation,
+# and commands called here come later
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 machine.use_all_devices = lambda cache=None, at_most=None: None
@@ -56,13 +60,20 @@ if find_spec("hypothesis"):
     from hypothesis import HealthCheck, Phase, settings
     from hypothesis.database import DirectoryBasedExampleDatabase
 
-    # without shrinking: each example compiles anew, and minutes spent on a smaller failure are not worth it
+    # without shrinking: each example compiles anew,
+    # and minutes spent on a smaller failure are not worth it
     settings.register_profile(
-        "wide", deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow],
+        "wide",
+        deadline=None,
+        max_examples=10,
+        suppress_health_check=[HealthCheck.too_slow],
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
-        database=DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".hypothesis" / "examples"),
-    )  # fmt: skip
-    # the same examples each time, so that a test fails for what was changed; `make test-long` looks for new ones
+        database=DirectoryBasedExampleDatabase(
+            Path(__file__).parents[1] / ".hypothesis" / "examples"
+        ),
+    )
+    # the same examples each time, so that a test fails for what was changed;
+    # `make test-long` looks for new ones
     settings.register_profile(
         "house", settings.get_profile("wide"), derandomize=True, database=None
     )
@@ -70,9 +81,31 @@ if find_spec("hypothesis"):
 
 # the files that take longest go first, so that no worker is left with one of them at the end
 LONGEST = (
-    "hops", "facts", "identity", "birth", "model", "train", "cluster", "explorer", "explorer_numbers", "golden", "capacity", "loss",
-    "memories", "site", "induction", "resume", "cli", "probes", "noise", "gradients", "profile", "studies", "fuzz", "tasks",
-)  # fmt: skip
+    "hops",
+    "facts",
+    "identity",
+    "birth",
+    "model",
+    "train",
+    "cluster",
+    "explorer",
+    "explorer_numbers",
+    "golden",
+    "capacity",
+    "loss",
+    "memories",
+    "site",
+    "induction",
+    "resume",
+    "cli",
+    "probes",
+    "noise",
+    "gradients",
+    "profile",
+    "studies",
+    "fuzz",
+    "tasks",
+)
 
 
 def pytest_collection_modifyitems(items):
@@ -81,8 +114,9 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
 
 
-# Most of the tests' time goes into compiling programs that run for milliseconds. JAX can leave most of that out: the same
-# computation, in slower machine code. These files promise the same bits, or golden numbers, and compile what users have.
+# Most of the tests' time goes into compiling programs that run for milliseconds. JAX can leave most
+# of that out: the same computation, in slower machine code. These files promise the same bits, or
+# golden numbers, and compile what users have.
 AS_USERS_HAVE_IT = ("cluster", "golden", "identity", "profile", "resume", "seeds", "train")
 
 

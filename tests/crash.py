@@ -1,10 +1,14 @@
-"""Kill a study again and again, at random moments, and see that nothing finished is lost, repeated or read half-written.
+"""Kill a study again and again, at random moments, and see that nothing finished is lost,
+repeated or read half-written.
 
-    python tests/crash.py --kills 300        all studies in turn; `make test` has a short version, `make test-long` a long one
+    python tests/crash.py --kills 300        all studies in turn
 
-A run is killed (SIGKILL) after a random time and started again with the same command. After each kill the store must pass its own
-check, and every block that was in the index before must be there as it was. When it is let to its end, its ledger equals
-the one of a run that nobody disturbed, but for the time at which it was finished.
+`make test` has a short version, `make test-long` a long one.
+
+A run is killed (SIGKILL) after a random time and started again with the same command. After each
+kill the store must pass its own check, and every block that was in the index before must be there
+as it was. When it is let to its end, its ledger equals the one of a run that nobody disturbed, but
+for the time at which it was finished.
 """
 
 import argparse
@@ -20,22 +24,33 @@ from tempfile import TemporaryDirectory
 
 from mnemoscope.store import RunRow, Store
 
-# several studies, each short enough to be killed hundreds of times: trained on few and many stops, watched, and not trained at all
+# several studies, each short enough to be killed hundreds of times:
+# trained on few and many stops, watched, and not trained at all
 LONG = tuple(
     ("run", study, "--claims", claims, *seeds)
     for study, claims, *seeds in (
-        ("walk", "W2,W3", "--seeds", "8"), ("remember", "R1,R3", "--seeds", "8"), ("facts", "F4", "--seeds", "2"),
-        ("hops", "H5", "--seeds", "2"), ("memories", "M1,M3"),
+        ("walk", "W2,W3", "--seeds", "8"),
+        ("remember", "R1,R3", "--seeds", "8"),
+        ("facts", "F4", "--seeds", "2"),
+        ("hops", "H5", "--seeds", "2"),
+        ("memories", "M1,M3"),
     )
-)  # fmt: skip
+)
 COMMANDS = LONG[:1]
 
 # blocks under way are kept as often as can be, so that restarts go on in the middle of them
-LINE = "from mnemoscope.cli.main import main; from mnemoscope.execution import local; local.KEEP_SECONDS = 0; main()"
+LINE = (
+    "from mnemoscope.cli.main import main; "
+    "from mnemoscope.execution import local; "
+    "local.KEEP_SECONDS = 0; "
+    "main()"
+)
 
 
 def start(command: tuple[str, ...], store: Path) -> subprocess.Popen[bytes]:
-    """The command line as a user starts it, quietly, but for how often it keeps blocks under way."""
+    """The command line as a user starts it, quietly,
+    but for how often it keeps blocks under way.
+    """
     line = [sys.executable, "-c", LINE, *command, "--store", str(store)]
     return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
@@ -51,7 +66,9 @@ def finish(command: tuple[str, ...], store: Path) -> float:
 
 
 def ledgers(store: Path) -> dict[str, object]:
-    """What the store's ledgers say, without the time at which they were finished and the folder in their command."""
+    """What the store's ledgers say, without the time at which they were finished
+    and the folder in their command.
+    """
     found = {}
     for path in sorted((store / "ledger").rglob("*.json")):
         body = json.loads(path.read_text())
@@ -71,7 +88,9 @@ def rows(store: Path) -> dict[str, RunRow]:
 
 
 def torment(kills: int, commands: tuple[tuple[str, ...], ...], seed: int = 0) -> dict[str, int]:
-    """Kill so many times, let it end, compare; start over with an empty store until the kills are used up."""
+    """Kill so many times, let it end, compare;
+    start over with an empty store until the kills are used up.
+    """
     rng, done, rounds = random.Random(seed), 0, 0
     with TemporaryDirectory() as folder:
         calm = Path(folder) / "calm"
@@ -101,7 +120,7 @@ def torment(kills: int, commands: tuple[tuple[str, ...], ...], seed: int = 0) ->
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0] if __doc__ else "")
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which it kills")
     arguments = parser.parse_args()

@@ -1,4 +1,6 @@
-"""Small models with drawn weights, to be exported and imported: one for each thing that TransformerLens has too."""
+"""Small models with drawn weights, to be exported and imported:
+one for each thing that TransformerLens has too.
+"""
 
 import numpy as np
 

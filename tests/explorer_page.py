@@ -104,7 +104,9 @@ def unfold(tab, step):
 def move_to(tab, at):
     """Scrub to a snapshot."""
     tab.evaluate(
-        f"const t = document.getElementById('time'); t.value = {at}; t.dispatchEvent(new Event('input'))"
+        "const t = document.getElementById('time'); "
+        f"t.value = {at}; "
+        "t.dispatchEvent(new Event('input'))"
     )
 
 

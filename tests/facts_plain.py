@@ -1,8 +1,11 @@
-"""F2 and F3 by a second route: the training written out sequence by sequence, without a line of the package.
+"""F2 and F3 by a second route: the training written out sequence by sequence,
+without a line of the package.
 
-`python tests/facts_plain.py 32 8 64 0.01` prints, for 32 subjects, 8 heads of size 8, 64 hidden units and rate .01 at width 32, the
-largest share of right answers at any evaluation of 16,384 steps, for seeds 900 to 907. Answers are looked at on 1,024 sequences that
-stay the same, as in the authors' program, where the package asks every fact in noise drawn anew. On one H200 this takes 15 seconds.
+`python tests/facts_plain.py 32 8 64 0.01` prints, for 32 subjects, 8 heads of size 8, 64 hidden
+units and rate .01 at width 32, the largest share of right answers at any evaluation of 16,384
+steps, for seeds 900 to 907. Answers are looked at on 1,024 sequences that stay the same, as in the
+authors' program, where the package asks every fact in noise drawn anew. On one H200 this takes 15
+seconds.
 """
 
 import sys
@@ -37,7 +40,9 @@ def sample(key, table, n):
 
 
 def logits(p, tokens):
-    """Softmax attention of the last token to every token, its output, and a feed-forward layer beside it."""
+    """Softmax attention of the last token to every token, its output,
+    and a feed-forward layer beside it.
+    """
     x = p["E"][tokens]
     q = jnp.einsum("bd,hde->bhe", x[:, -1], p["Q"])
     k, v = (jnp.einsum("btd,hde->bthe", x, p[name]) for name in "KV")
@@ -53,10 +58,15 @@ def best_accuracy(seed, subjects, heads, hidden, rate, steps=STEPS):
         jax.random.key(seed), 11
     )
     drawn = {
-        "E": ((4 * subjects + 1, D), D), "U": ((ANSWERS * subjects, D), D), "Q": ((heads, D, D_HEAD), D_HEAD),
-        "K": ((heads, D, D_HEAD), D_HEAD), "V": ((heads, D, D_HEAD), D_HEAD), "O": ((heads * D_HEAD, D), D),
-        "in": ((D, hidden), D), "out": ((hidden, D), hidden),
-    }  # fmt: skip
+        "E": ((4 * subjects + 1, D), D),
+        "U": ((ANSWERS * subjects, D), D),
+        "Q": ((heads, D, D_HEAD), D_HEAD),
+        "K": ((heads, D, D_HEAD), D_HEAD),
+        "V": ((heads, D, D_HEAD), D_HEAD),
+        "O": ((heads * D_HEAD, D), D),
+        "in": ((D, hidden), D),
+        "out": ((hidden, D), hidden),
+    }
     keys = [for_e, for_u, *others]
     p = {
         name: jax.random.normal(k, shape) / n**0.5

@@ -1,11 +1,12 @@
 """Knock on every door with mutated input: each is let in and right, or sent away in one line.
 
-    python tests/fuzz.py --inputs 10000                    the long version; `make test` has a short one
-    python tests/fuzz.py --door index --input "(...)"      one input again, as an offense was printed
+    python tests/fuzz.py --inputs 10000                the long version; `make test` has a short one
+    python tests/fuzz.py --door index --input "(...)"  one input again, as an offense was printed
 
-An offense is a traceback, a refusal of more than one line, a wrong value let in, an input that takes half a minute, markup from a
-file in a page, pickle or another program at work, and any file read or written outside the store and the folder of the output.
-Hypothesis draws the inputs; each is a Python literal, so that what was printed can be played again.
+An offense is a traceback, a refusal of more than one line, a wrong value let in, an input that
+takes half a minute, markup from a file in a page, pickle or another program at work, and any file
+read or written outside the store and the folder of the output. Hypothesis draws the inputs; each is
+a Python literal, so that what was printed can be played again.
 """
 
 import argparse
@@ -80,13 +81,58 @@ PATHS = (
     "\x00",
 )
 TEXTS = (
-    *MARKUP, *PATHS, "", "\n", "a\nb", "[/]", "[bold]", "$x$", "$\\frac{$", "%s{0}", "\ud800", "\u202e", "e\u0301" * 9, "x" * 999,
-    "self", "kind", "__class__", "*" * 40, "[a", "NaN", "\x1b[31m", "0", "-1", "\u0661",
-)  # fmt: skip
+    *MARKUP,
+    *PATHS,
+    "",
+    "\n",
+    "a\nb",
+    "[/]",
+    "[bold]",
+    "$x$",
+    "$\\frac{$",
+    "%s{0}",
+    "\ud800",
+    "\u202e",
+    "e\u0301" * 9,
+    "x" * 999,
+    "self",
+    "kind",
+    "__class__",
+    "*" * 40,
+    "[a",
+    "NaN",
+    "\x1b[31m",
+    "0",
+    "-1",
+    "\u0661",
+)
 NUMBERS = (
-    0, 1, -1, 2, 3, 7, 0.5, -0.5, 1e-300, 1e308, -1e308, 1e400, -1e400, float("nan"), 10**9, 10**12, 10**30, -(10**30), 2**31,
-    2**63, 2**64, 10**400, True, False, None,
-)  # fmt: skip
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    0.5,
+    -0.5,
+    1e-300,
+    1e308,
+    -1e308,
+    1e400,
+    -1e400,
+    float("nan"),
+    10**9,
+    10**12,
+    10**30,
+    -(10**30),
+    2**31,
+    2**63,
+    2**64,
+    10**400,
+    True,
+    False,
+    None,
+)
 
 
 def deep(n: int) -> Any:
@@ -98,10 +144,16 @@ def deep(n: int) -> Any:
 
 
 VALUES = st.one_of(
-    st.sampled_from(TEXTS), st.sampled_from(NUMBERS), st.text(max_size=12), st.integers(), st.floats(),
-    st.sampled_from(("[]", "{}", "[[]]", "[1, 2]", '{"kind": "cycle"}', '{"self": 1}', '["a", 1]')).map(json.loads),
+    st.sampled_from(TEXTS),
+    st.sampled_from(NUMBERS),
+    st.text(max_size=12),
+    st.integers(),
+    st.floats(),
+    st.sampled_from(
+        ("[]", "{}", "[[]]", "[1, 2]", '{"kind": "cycle"}', '{"self": 1}', '["a", 1]')
+    ).map(json.loads),
     st.just("deep"),
-)  # fmt: skip
+)
 
 
 def written(text: str) -> str:
@@ -123,7 +175,9 @@ def spots(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def set_at(document: Any, path: tuple[Any, ...], change: Callable[[Any, Any], Any]) -> Any:
-    """The document after change(container, key) at a spot; at its root, what change makes of [document] and 0."""
+    """The document after change(container, key) at a spot; at its root,
+    what change makes of [document] and 0.
+    """
     around = [document]
     inner, key = around, 0
     for step in path:
@@ -134,7 +188,9 @@ def set_at(document: Any, path: tuple[Any, ...], change: Callable[[Any, Any], An
 
 @st.composite
 def bent(draw: Any, documents: dict[str, Any]) -> tuple[str, str]:
-    """One of these JSON documents with a few values replaced, left out, added or renamed, and now and then its text cut about."""
+    """One of these JSON documents with a few values replaced, left out, added or renamed,
+    and now and then its text cut about.
+    """
     name = draw(st.sampled_from(sorted(documents)))
     document = deepcopy(documents[name])
     for _ in range(draw(st.integers(1, 3))):
@@ -168,13 +224,22 @@ def bent(draw: Any, documents: dict[str, Any]) -> tuple[str, str]:
 AT = st.one_of(st.integers(0, 400), st.integers(0, 2**20))
 CHANGES = st.lists(
     st.one_of(
-        st.tuples(st.just("flip"), AT, st.integers(0, 7)), st.tuples(st.just("put"), AT, st.binary(min_size=1, max_size=8)),
-        st.tuples(st.just("put"), AT, st.sampled_from([struct.pack("<Q", n) for n in (0, 2**20, 2**31, 2**40, 2**63, 2**64 - 1)])),
-        st.tuples(st.just("cut"), AT, st.just(0)), st.tuples(st.just("grow"), AT, st.binary(min_size=1, max_size=64)),
+        st.tuples(st.just("flip"), AT, st.integers(0, 7)),
+        st.tuples(st.just("put"), AT, st.binary(min_size=1, max_size=8)),
+        st.tuples(
+            st.just("put"),
+            AT,
+            st.sampled_from(
+                [struct.pack("<Q", n) for n in (0, 2**20, 2**31, 2**40, 2**63, 2**64 - 1)]
+            ),
+        ),
+        st.tuples(st.just("cut"), AT, st.just(0)),
+        st.tuples(st.just("grow"), AT, st.binary(min_size=1, max_size=64)),
         st.tuples(st.just("lose"), AT, st.integers(1, 64)),
     ),
-    min_size=1, max_size=4,
-)  # fmt: skip
+    min_size=1,
+    max_size=4,
+)
 
 
 def mangled(data: bytes, changes: list[tuple[str, int, Any]]) -> bytes:
@@ -203,7 +268,9 @@ def must(holds: bool, what: str) -> None:
 
 
 class Watch:
-    """What Python does while a door is tried: files opened, made and removed, programs started, objects unpickled."""
+    """What Python does while a door is tried: files opened, made and removed, programs started,
+    objects unpickled.
+    """
 
     def __init__(self) -> None:
         self.room: Path | None = None
@@ -281,13 +348,25 @@ SPEC = Spec(
 )
 CORPUS = Corpus(name="x", characters="ab", counts=((0, 1, 2), (1, 0, 2)))
 LLAMA = {
-    "model_type": "llama", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "intermediate_size": 32, "vocab_size": 11, "max_position_embeddings": 16, "rope_theta": 100.0, "rms_norm_eps": 1e-5,
-    "hidden_act": "silu", "tie_word_embeddings": False, "rope_parameters": {"rope_type": "default"}, "head_dim": 8,
-}  # fmt: skip
+    "model_type": "llama",
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 32,
+    "vocab_size": 11,
+    "max_position_embeddings": 16,
+    "rope_theta": 100.0,
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "rope_parameters": {"rope_type": "default"},
+    "head_dim": 8,
+}
 TOKENIZER = {
-    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}, "added_tokens": [{"content": "<e>", "id": 3}],
-}  # fmt: skip
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
+    "added_tokens": [{"content": "<e>", "id": 3}],
+}
 
 
 @cache
@@ -322,7 +401,8 @@ def configurations() -> dict[str, tuple[type[Strict], Any]]:
     release = {"unfreeze_at": [["*.W_Q", 2]], "metrics": "bigrams", "n_evals": 4}
     found: dict[str, tuple[type[Strict], Any]] = {}
     for task in tasks:
-        found[f"Spec {task.kind}"] = Spec, json.loads(Spec(task=task).model_dump_json()) | release  # type: ignore[attr-defined]
+        body = json.loads(Spec(task=task).model_dump_json()) | release
+        found[f"Spec {task.kind}"] = Spec, body  # type: ignore[attr-defined]
     square = ModelConfig(init=Init(identity=("*.W_Q",)), d_model=4, n_heads=1)
     finding = Finding(
         verdict="partly",
@@ -354,7 +434,9 @@ def configurations() -> dict[str, tuple[type[Strict], Any]]:
 
 @cache
 def papers() -> dict[str, Any]:
-    """Two studies' ledgers with evidence and plots, cut short: curves and attention maps, and grids."""
+    """Two studies' ledgers with evidence and plots, cut short:
+    curves and attention maps, and grids.
+    """
     found: dict[str, Any] = {}
     for study in ("birth", "memories"):
         for part in ("", ".evidence", ".pictures"):
@@ -434,7 +516,8 @@ def lay_out(room: Path, under: str) -> Path:
     return room / under
 
 
-# The doors. Each takes an input and a folder, and returns whether it was let in; a UserError is a refusal.
+# The doors. Each takes an input and a folder, and returns whether it was let in;
+# a UserError is a refusal.
 
 
 def config_door(given: tuple[str, str], room: Path) -> bool:
@@ -484,7 +567,9 @@ def python_door(given: tuple[str, str], room: Path) -> bool:
 
 
 def said(*args: str) -> tuple[str | int | None, str, str]:
-    """The command line in this process: its exit code, what it printed and what it complained of, as bytes would carry it."""
+    """The command line in this process: its exit code, what it printed and what it complained of,
+    as bytes would carry it.
+    """
     streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", errors="strict") for _ in range(2)]
     code: str | int | None = 0
     with (
@@ -498,11 +583,14 @@ def said(*args: str) -> tuple[str | int | None, str, str]:
             code = end.code
         for stream in streams:
             stream.flush()
-    return code, *(stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
+    texts = (stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
+    return code, *texts
 
 
 def asked(*args: str) -> bool:
-    """Whether the command line did it; otherwise it said why in one line, or the parser in its box."""
+    """Whether the command line did it; otherwise it said why in one line,
+    or the parser in its box.
+    """
     code, _, told = said(*args)
     if not code:
         return True
@@ -514,7 +602,9 @@ def asked(*args: str) -> bool:
 
 
 def cli_door(given: list[str], room: Path) -> bool:
-    """Arguments of the command line, beside a good store; what would train is stopped at the door of the engine."""
+    """Arguments of the command line, beside a good store;
+    what would train is stopped at the door of the engine.
+    """
     lay_out(room, "store")
     return asked(
         *[arg.replace("@STORE", str(room / "store")).replace("@ROOM", str(room)) for arg in given]
@@ -534,8 +624,12 @@ def store_of(room: Path) -> Iterator[bool]:
             except UserError as error:
                 one_line(error)
                 yield False
-        for read in (lambda: kept.finding("a key"), kept.check, lambda: kept.blocks(SPEC, range(3)),
-                     lambda: kept.read_text("ledger/quick/birth.json")):  # fmt: skip
+        for read in (
+            lambda: kept.finding("a key"),
+            kept.check,
+            lambda: kept.blocks(SPEC, range(3)),
+            lambda: kept.read_text("ledger/quick/birth.json"),
+        ):
             try:
                 read()
                 yield True
@@ -569,7 +663,9 @@ def reads(room: Path, *, unsealed: bool) -> bool:
 
 
 def explored(given: Any, room: Path) -> None:
-    """The explorer of a store that somebody changed; for one input in four, as it compiles for seconds."""
+    """The explorer of a store that somebody changed; for one input in four,
+    as it compiles for seconds.
+    """
     page = room / "explorer.html"
     if len(repr(given)) % 4 == 0 and asked(
         "explore", SPEC.digest(), "--out", str(page), "--store", str(room / "store")
@@ -578,7 +674,9 @@ def explored(given: Any, room: Path) -> None:
 
 
 def rows_door(given: tuple[str, int, dict[str, Any], bool, bool], room: Path) -> bool:
-    """Rows of the index with other values, sealed again as a hostile author would; then read, listed, checked and deleted."""
+    """Rows of the index with other values, sealed again as a hostile author would;
+    then read, listed, checked and deleted.
+    """
     table, which, values, sealed, typed = given
     folder = lay_out(room, "store")
     db = sqlite3.connect(folder / "index.sqlite3")
@@ -639,7 +737,9 @@ def rows_door(given: tuple[str, int, dict[str, Any], bool, bool], room: Path) ->
 
 
 def prompt_door(given: tuple[str, Any], room: Path) -> bool:
-    """A prompt as text or as numbers: what is let in are tokens of the vocabulary, as many as fit."""
+    """A prompt as text or as numbers: what is let in are tokens of the vocabulary,
+    as many as fit.
+    """
     kind, prompt = given
     if kind == "language":
         found = _models()[1].check(prompt)
@@ -678,7 +778,9 @@ def _models() -> tuple[Any, Any, Any]:
 
 
 def corpus_door(given: bytes, room: Path) -> bool:
-    """A text file: its counts are those of the text, and the study of text can be set up on it or says why not."""
+    """A text file: its counts are those of the text,
+    and the study of text can be set up on it or says why not.
+    """
     path = room / "a corpus.txt"
     path.write_bytes(given)
     found = read_corpus(path)
@@ -721,7 +823,9 @@ def tensors_door(given: tuple[Any, bool], room: Path) -> bool:
 
 
 def language_door(given: tuple[str, Any], room: Path) -> bool:
-    """A language model's files with other bytes, or other JSON: what is let in has the shapes that its configuration says."""
+    """A language model's files with other bytes, or other JSON:
+    what is let in has the shapes that its configuration says.
+    """
     name, changes = given
     folder = lay_out(room, "language")
     path = folder / name
@@ -762,7 +866,9 @@ def index_door(given: Any, room: Path) -> bool:
 
 
 def ledger_door(given: tuple[str, str], room: Path) -> bool:
-    """A ledger, its evidence or its plots with other values: shown, drawn, and made into pages without markup of theirs."""
+    """A ledger, its evidence or its plots with other values:
+    shown, drawn, and made into pages without markup of theirs.
+    """
     name, text = given[0], written(given[1])
     folder = lay_out(room, "store")
     (folder / "ledger/quick" / name).write_bytes(text.encode(errors="surrogatepass"))
@@ -775,16 +881,21 @@ def ledger_door(given: tuple[str, str], room: Path) -> bool:
     ):
         done = [
             asked(*args, "--store", str(folder))
-            for args in (("list",), ("ledger", study), ("ledger", study, "--json"), ("show", claim),
-                         ("figure", claim, "--out", str(room / "f.svg")), ("site", "--out", str(room / "site")))
-        ]  # fmt: skip
+            for args in (
+                ("list",),
+                ("ledger", study),
+                ("ledger", study, "--json"),
+                ("show", claim),
+                ("figure", claim, "--out", str(room / "f.svg")),
+                ("site", "--out", str(room / "site")),
+            )
+        ]
         for page in [*(room / "site").glob("*.html"), *room.glob("*.svg")]:
             plain(page.read_text())
         kept = Store(folder)
         try:
-            kept.write_text(
-                f"ledger/quick/{name}", text.encode(errors="replace").decode()
-            )  # sealed, as a hostile author would
+            # sealed, as a hostile author would
+            kept.write_text(f"ledger/quick/{name}", text.encode(errors="replace").decode())
         finally:
             kept.db.close()
         asked("run", study, "--claims", claim, "--store", str(folder))
@@ -797,25 +908,35 @@ def ledger_door(given: tuple[str, str], room: Path) -> bool:
 # What is drawn for each door.
 
 GOOD = """
-remember walk birth memories language all R1 W1 B1 R1,W3 quick full text md html latex svg grid sgd adam True 0 1 -1 8 1e3
-nan inf 99999999999999999999 0,1 1;2 CAB d_model=4 steps=x = @STORE @ROOM/new @ROOM/x.svg @ROOM/x.gif .. - -- -h
+remember walk birth memories language all R1 W1 B1 R1,W3 quick full text md html
+latex svg grid sgd adam True 0 1 -1 8 1e3 nan inf 99999999999999999999 0,1 1;2 CAB d_model=4
+steps=x = @STORE @ROOM/new @ROOM/x.svg @ROOM/x.gif .. - -- -h
 """
 WORDS = (
-    *GOOD.split(), SPEC.digest(), SPEC.digest()[:4], "1 2", "\udcff", "@ROOM/\udcff.svg", "[/x]", "@ROOM/[/x]", "@ROOM/no/x.html",
-)  # fmt: skip
+    *GOOD.split(),
+    SPEC.digest(),
+    SPEC.digest()[:4],
+    "1 2",
+    "\udcff",
+    "@ROOM/\udcff.svg",
+    "[/x]",
+    "@ROOM/[/x]",
+    "@ROOM/no/x.html",
+)
 NAMES = """
-scale seeds claims corpus model store json delete prompt run seed snapshot format out digits condition no-open d lr batch
-samples optimizer norm learned trace open x repair
+scale seeds claims corpus model store json delete prompt run seed snapshot format out digits
+condition no-open d lr batch samples optimizer norm learned trace open x repair
 """
 OPTIONS = [f"--{name}" for name in NAMES.split()]
-NO_ZERO = st.text(
-    st.characters(blacklist_characters="\x00"), max_size=12
-)  # no program can be given a zero byte
+# no program can be given a zero byte
+NO_ZERO = st.text(st.characters(blacklist_characters="\x00"), max_size=12)
 
 
 @st.composite
 def arguments(draw: Any) -> list[str]:
-    """A command with arguments of its own and of others', good and bad, that keeps out of the way of other folders."""
+    """A command with arguments of its own and of others', good and bad,
+    that keeps out of the way of other folders.
+    """
     command = draw(st.sampled_from([*command_line.COMMANDS, draw(NO_ZERO)]))
     word = st.one_of(
         st.sampled_from(WORDS),
@@ -829,9 +950,13 @@ def arguments(draw: Any) -> list[str]:
 
 
 CELLS = st.one_of(
-    st.sampled_from([t for t in TEXTS if "\ud800" not in t]), st.integers(-(2**63), 2**63 - 1), st.none(), st.floats(),
-    st.binary(max_size=8), st.sampled_from((0, 1, 2, -1, 10**9, 2**62)),
-)  # fmt: skip
+    st.sampled_from([t for t in TEXTS if "\ud800" not in t]),
+    st.integers(-(2**63), 2**63 - 1),
+    st.none(),
+    st.floats(),
+    st.binary(max_size=8),
+    st.sampled_from((0, 1, 2, -1, 10**9, 2**62)),
+)
 
 
 @st.composite
@@ -857,9 +982,10 @@ def cells(draw: Any) -> tuple[str, int, dict[str, Any], bool, bool]:
     )
 
 
+COUNTING = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c)"  # without an end
 SQL = st.lists(
     st.sampled_from(
-        """
+        f"""
 DROP TABLE runs
 DROP TABLE findings
 DROP TABLE files
@@ -876,8 +1002,8 @@ PRAGMA user_version=0
 PRAGMA user_version=-7
 CREATE VIEW runs AS SELECT 1
 CREATE TABLE runs (spec)
-CREATE VIEW files AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT x,x,x,x FROM c
-CREATE VIEW runs AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT * FROM c,c,c,c,c,c,c,c,c,c,c,c
+CREATE VIEW files AS {COUNTING} SELECT x,x,x,x FROM c
+CREATE VIEW runs AS {COUNTING} SELECT * FROM c,c,c,c,c,c,c,c,c,c,c,c
 CREATE TRIGGER t AFTER DELETE ON runs BEGIN DELETE FROM findings; END
 CREATE TABLE findings AS SELECT * FROM runs
 CREATE TABLE more AS SELECT * FROM runs
@@ -899,19 +1025,35 @@ UPDATE files SET name = '../../outside/canary'
 ).map(";\n".join)
 LETTERS = st.text(st.sampled_from("ABC 0123456789\n<é"), max_size=9)
 PROMPTS = st.one_of(
-    st.tuples(st.sampled_from(("bigrams", "cycle", "permutation", "facts", "tokenizer")),
-              st.one_of(st.text(), LETTERS, st.sampled_from(TEXTS))),
-    st.tuples(st.sampled_from(("language", "model")), st.one_of(
-        st.lists(st.integers(-1, 12), max_size=20), st.lists(st.integers(0, 2), min_size=1, max_size=4),
-        st.lists(st.integers(), max_size=3), st.lists(st.floats(), max_size=3), st.text(max_size=5), st.none(), st.just(deep(70)),
-        st.lists(st.text(max_size=3), max_size=3), st.lists(st.lists(st.integers(0, 2), max_size=3), max_size=3))),
-)  # fmt: skip
+    st.tuples(
+        st.sampled_from(("bigrams", "cycle", "permutation", "facts", "tokenizer")),
+        st.one_of(st.text(), LETTERS, st.sampled_from(TEXTS)),
+    ),
+    st.tuples(
+        st.sampled_from(("language", "model")),
+        st.one_of(
+            st.lists(st.integers(-1, 12), max_size=20),
+            st.lists(st.integers(0, 2), min_size=1, max_size=4),
+            st.lists(st.integers(), max_size=3),
+            st.lists(st.floats(), max_size=3),
+            st.text(max_size=5),
+            st.none(),
+            st.just(deep(70)),
+            st.lists(st.text(max_size=3), max_size=3),
+            st.lists(st.lists(st.integers(0, 2), max_size=3), max_size=3),
+        ),
+    ),
+)
 CORPORA = st.one_of(
-    st.binary(max_size=200), st.text().map(lambda t: t.encode(errors="surrogatepass")),
+    st.binary(max_size=200),
+    st.text().map(lambda t: t.encode(errors="surrogatepass")),
     st.text("ab\r\n<é🙂", max_size=60).map(str.encode),
     st.tuples(st.integers(0, 2**31), st.sampled_from((50, 500, 20000))).map(
-        lambda pair: "".join(chr(random.Random(pair[0]).randrange(1, 0xD000) + i % 3) for i in range(pair[1])).encode()),
-)  # fmt: skip
+        lambda pair: "".join(
+            chr(random.Random(pair[0]).randrange(1, 0xD000) + i % 3) for i in range(pair[1])
+        ).encode()
+    ),
+)
 
 
 @cache
@@ -930,19 +1072,43 @@ class Door(NamedTuple):
 
 
 DOORS = {
-    "config": Door(config_door, lambda: bent({n: body for n, (_, body) in configurations().items()}), 300),
-    "python": Door(python_door, lambda: bent({n: body for n, (_, body) in configurations().items()}), 100),
+    "config": Door(
+        config_door, lambda: bent({n: body for n, (_, body) in configurations().items()}), 300
+    ),
+    "python": Door(
+        python_door, lambda: bent({n: body for n, (_, body) in configurations().items()}), 100
+    ),
     "cli": Door(cli_door, arguments, 40),
     "rows": Door(rows_door, cells, 15),
     "prompt": Door(prompt_door, lambda: PROMPTS, 250),
     "corpus": Door(corpus_door, lambda: CORPORA, 120),
-    "tensors": Door(tensors_door, lambda: st.tuples(st.one_of(CHANGES, bent(_header()).map(lambda x: x[1])), st.booleans()), 10),
-    "language": Door(language_door, lambda: st.one_of(
-        st.tuples(st.sampled_from(("model.gguf", "model.gguf", "model.safetensors", "config.json", "tokenizer.json")), CHANGES),
-        bent({"config.json": LLAMA, "tokenizer.json": TOKENIZER})), 110),
+    "tensors": Door(
+        tensors_door,
+        lambda: st.tuples(st.one_of(CHANGES, bent(_header()).map(lambda x: x[1])), st.booleans()),
+        10,
+    ),
+    "language": Door(
+        language_door,
+        lambda: st.one_of(
+            st.tuples(
+                st.sampled_from(
+                    (
+                        "model.gguf",
+                        "model.gguf",
+                        "model.safetensors",
+                        "config.json",
+                        "tokenizer.json",
+                    )
+                ),
+                CHANGES,
+            ),
+            bent({"config.json": LLAMA, "tokenizer.json": TOKENIZER}),
+        ),
+        110,
+    ),
     "index": Door(index_door, lambda: st.one_of(CHANGES, SQL), 50),
     "ledger": Door(ledger_door, lambda: bent(papers()), 5),
-}  # fmt: skip
+}
 
 
 def one_line(error: UserError) -> None:
@@ -958,7 +1124,9 @@ def one_line(error: UserError) -> None:
 
 @contextmanager
 def calm() -> Iterator[None]:
-    """Nothing trains, no browser opens, no real language model is read, nothing published is drawn again for each input."""
+    """Nothing trains, no browser opens, no real language model is read,
+    nothing published is drawn again for each input.
+    """
 
     def trains(*_: Any, **__: Any) -> Any:
         raise UserError("this would train")
@@ -978,12 +1146,16 @@ def calm() -> Iterator[None]:
             patch.dict(os.environ, {"MNEMOSCOPE_LANGUAGE_MODEL": f"{empty}/none", "COLUMNS": "160"})
         )
         for name, instead in {
-            "execution.local.fit": trains, "execution.local.programs": MagicMock(), "training.profile.profile": trains,
-            "studies.evidence.Evidence.finding": judged, "studies.evidence.Evidence.run": MagicMock(),
+            "execution.local.fit": trains,
+            "execution.local.programs": MagicMock(),
+            "training.profile.profile": trains,
+            "studies.evidence.Evidence.finding": judged,
+            "studies.evidence.Evidence.run": MagicMock(),
             "studies.library.memories.optimized.errors": lambda cell, seeds: np.zeros(len(seeds)),
             "execution.machine.use_all_devices": MagicMock(),
-            "report.find_ledgers.published": lambda: Path(empty), "cli.visualize.open_in_browser": MagicMock(),
-        }.items():  # fmt: skip
+            "report.find_ledgers.published": lambda: Path(empty),
+            "cli.visualize.open_in_browser": MagicMock(),
+        }.items():
             stack.enter_context(patch(f"mnemoscope.{name}", instead))
         warnings.simplefilter("ignore")
         yield
@@ -1013,9 +1185,8 @@ def knock(name: str, given: Any) -> tuple[str, str]:
             except Offense as offense:
                 verdict, why = "offense", str(offense)
         except Exception as error:
-            if (
-                type(error).__name__ == "TypeCheckError"
-            ):  # the tests check every type that is written down, and refuse first
+            # the tests check every type that is written down, and refuse first
+            if type(error).__name__ == "TypeCheckError":
                 return "refused", "of another type"
             frames = [
                 f"{Path(f.filename).name}:{f.lineno}"
@@ -1048,15 +1219,20 @@ class Tally(NamedTuple):
 
 def fuzz(name: str, inputs: int, seed: int | None = None) -> Tally:
     """So many inputs at one door; without a seed they are the same each time."""
-    (
-        good(),
-        _models(),
-        claim_figures((), {}, Plots(), DRAWINGS["R1"]),
-    )  # what makes files of its own, once, makes them now
+    # what makes files of its own, once, makes them now
+    good()
+    _models()
+    claim_figures((), {}, Plots(), DRAWINGS["R1"])
     counts, offenses = {"accepted": 0, "refused": 0, "offense": 0}, []
 
-    @settings(max_examples=inputs, deadline=None, database=None, derandomize=seed is None, phases=[Phase.generate],
-              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @settings(
+        max_examples=inputs,
+        deadline=None,
+        database=None,
+        derandomize=seed is None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(DOORS[name].inputs())
     def each(given: Any) -> None:
         verdict, why = knock(name, given)
@@ -1082,9 +1258,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="other inputs than those of every time")
     parser.add_argument("--show", type=int, default=10, help="offenses shown for each door")
     args = parser.parse_args()
-    resource.setrlimit(
-        resource.RLIMIT_AS, (40 << 30, 40 << 30)
-    )  # what asks for more than that gets an error, not the machine
+    # what asks for more than that gets an error, not the machine
+    resource.setrlimit(resource.RLIMIT_AS, (40 << 30, 40 << 30))
     if args.input:
         with calm():
             print(*knock(args.door, ast.literal_eval(args.input)))
@@ -1097,8 +1272,11 @@ def main() -> int:
             tally = fuzz(name, share, args.seed)
             bad += len(tally.offenses)
             took = time.monotonic() - began
-            print(f"{name:9} {tally.tried:6,} tried {tally.accepted:6,} accepted {tally.refused:6,} refused "
-                  f"{len(tally.offenses):4} offenses {took:6.0f} s", flush=True)  # fmt: skip
+            print(
+                f"{name:9} {tally.tried:6,} tried {tally.accepted:6,} accepted {tally.refused:6,} "
+                f"refused {len(tally.offenses):4} offenses {took:6.0f} s",
+                flush=True,
+            )
             kinds: dict[str, tuple[str, str]] = {}
             for why, given_ in sorted(tally.offenses, key=lambda pair: len(pair[1])):
                 kinds.setdefault(why[:50] + why[-40:], (why, given_))

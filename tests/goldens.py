@@ -10,8 +10,8 @@ Three files of numbers, and a store:
     store-0.1/      a store written by 0.1 (commit d79c95e): a run of every case, an imported model,
                     two findings and a ledger
 
-A changed number here means that the same Spec trains to something else: raise `format` in `Spec`, say so
-in CHANGELOG.md, and only then write the files anew. The store is never written again.
+A changed number here means that the same Spec trains to something else: raise `format` in `Spec`,
+say so in CHANGELOG.md, and only then write the files anew. The store is never written again.
 """
 
 import hashlib
@@ -40,9 +40,16 @@ STEPS = 20
 
 ONE_HEAD = ModelConfig(d_model=8, n_heads=1, d_mlp=8)
 BAG = ModelConfig(
-    d_model=8, n_heads=1, d_head=8, d_mlp=8, positions="none", attn_residual=False,
-    attention="linear", bias=False, init=Init(embeddings="unit"),
-)  # fmt: skip
+    d_model=8,
+    n_heads=1,
+    d_head=8,
+    d_mlp=8,
+    positions="none",
+    attn_residual=False,
+    attention="linear",
+    bias=False,
+    init=Init(embeddings="unit"),
+)
 
 
 def _spec(task: Any, model: ModelConfig = ONE_HEAD, **rest: Any) -> Spec:
@@ -63,7 +70,14 @@ CASES: dict[str, Spec] = {
     "permutation, adam with everything": _spec(
         Permutation(n_symbols=3),
         optimizer=Adam(
-            lr=0.01, b1=0.8, b2=0.99, eps=1e-6, weight_decay=0.1, schedule="cosine", warmup=5, clip=0.5
+            lr=0.01,
+            b1=0.8,
+            b2=0.99,
+            eps=1e-6,
+            weight_decay=0.1,
+            schedule="cosine",
+            warmup=5,
+            clip=0.5,
         ),
     ),
     "cycle, sgd with everything, held back": _spec(
@@ -83,7 +97,7 @@ CASES: dict[str, Spec] = {
         metrics="hops",
         n_evals=4,
     ),
-}  # fmt: skip
+}
 
 # what is only drawn from
 TASKS = {
@@ -130,7 +144,9 @@ def specs() -> dict[str, Any]:
 
 
 def _integers(tree: Any) -> dict[str, Any]:
-    """The whole-number arrays of a tree: the first of them to look at, the hash of all to compare."""
+    """The whole-number arrays of a tree: the first of them to look at,
+    the hash of all to compare.
+    """
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     whole = [leaf.astype("<i8") for leaf in leaves if leaf.dtype.kind in "iu"]
     digest = hashlib.sha256()

@@ -1,4 +1,7 @@
-"""Models of ours and the same ones in TransformerLens, and how their values are compared. Needs the extra 'interop'."""
+"""Models of ours and the same ones in TransformerLens, and how their values are compared.
+
+Needs the extra 'interop'.
+"""
 
 import json
 

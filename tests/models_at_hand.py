@@ -1,5 +1,6 @@
-"""Small models for tests of the model object: one whose numbers can be worked out on paper, and one of every kind of layer with
-nothing at its neutral start."""
+"""Small models for tests of the model object: one whose numbers can be worked out on paper,
+and one of every kind of layer with nothing at its neutral start.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -55,10 +56,11 @@ def drawn(config, seed=0):
 
 
 def on_paper():
-    """One layer of one head that attends evenly, doubles the first dimension and triples the second, and one linear unit.
+    """One layer of one head that attends evenly,
+    doubles the first dimension and triples the second, and one linear unit.
 
-    Of the prompt 0 1 it sees at the last position: embedding (0, 1), attention (1, 1.5), hidden unit 3.5, which writes
-    (1.75, -1.75); stream (2.75, 0.75), logits 2.75, 0.75, 2.
+    Of the prompt 0 1 it sees at the last position: embedding (0, 1), attention (1, 1.5),
+    hidden unit 3.5, which writes (1.75, -1.75); stream (2.75, 0.75), logits 2.75, 0.75, 2.
     """
     config = ModelConfig(
         d_model=2, n_heads=1, d_mlp=1, act="linear", positions="none", bias=False, n_ctx=CTX

@@ -1,5 +1,7 @@
-"""The forward pass once more, in plain NumPy with loops over heads and positions: a second opinion on every row of the
-layer tables. Nothing of the package is used but the names of fields and parameters."""
+"""The forward pass once more, in plain NumPy with loops over heads and positions: a second opinion
+on every row of the layer tables. Nothing of the package is used but the names of fields and
+parameters.
+"""
 
 import math
 
@@ -30,7 +32,9 @@ def norm(config, p, name, x):
 
 
 def rotated(config, x, position):
-    """One head's query or key at a position: each pair of dimensions as a complex number, turned."""
+    """One head's query or key at a position: each pair of dimensions as a complex number,
+    turned.
+    """
     half = config.rotary_dim // 2
     out = x.copy()
     for i in range(half):

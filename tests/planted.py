@@ -1,4 +1,6 @@
-"""Evidence that nobody trained: runs with planted curves, weights and losses, and what probes would have read."""
+"""Evidence that nobody trained: runs with planted curves, weights and losses,
+and what probes would have read.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -28,9 +30,10 @@ def planted(
 ) -> Run:
     """A run of a Spec whose every seed finished, with what is asked for planted in it.
 
-    `metrics` has what each evaluation of the Spec says: a row for all seeds, or a row for each. `params` are the weights of one
-    model, which all seeds and snapshots then share, or a list with a model for each seed. `losses` is the mean loss at the
-    last stop. `finite_steps` says after how many steps some seeds diverged.
+    `metrics` has what each evaluation of the Spec says: a row for all seeds, or a row for each.
+    `params` are the weights of one model, which all seeds and snapshots then share, or a list with
+    a model for each seed. `losses` is the mean loss at the last stop. `finite_steps` says after how
+    many steps some seeds diverged.
     """
     done = np.full(seeds, spec.steps)
     for seed, steps in (finite_steps or {}).items():
@@ -54,7 +57,8 @@ def _evals(spec: Spec, seeds: int, value: Any) -> np.ndarray:
         return rows
     if rows.shape[:1] != (evals,):
         raise ValueError(
-            f"planted curves need {evals} evals, after an axis of {seeds} seeds or none, got {rows.shape}"
+            f"planted curves need {evals} evals, after an axis of {seeds} seeds or none, "
+            f"got {rows.shape}"
         )
     return np.broadcast_to(rows, (seeds, *rows.shape))
 
@@ -89,13 +93,14 @@ def untrained(spec: Spec, seed: int = 0) -> dict[str, Any]:
     )
 
 
-Measured = Mapping[
-    tuple[str, Callable[..., Any]], Any
-]  # what a probe read in every seed of a condition
+# what a probe read in every seed of a condition
+Measured = Mapping[tuple[str, Callable[..., Any]], Any]
 
 
 class PlantedEvidence(Evidence):
-    """Evidence over planted runs; what `measured` has of a condition and a probe is not measured again."""
+    """Evidence over planted runs; what `measured` has of a condition and a probe
+    is not measured again.
+    """
 
     def __init__(
         self,
@@ -124,7 +129,9 @@ def evidence_of(
     measured: Measured | None = None,
     conditions: Mapping[str, Condition] | None = None,
 ) -> PlantedEvidence:
-    """Evidence over planted runs and measurements; its conditions are those of the runs unless others are given."""
+    """Evidence over planted runs and measurements;
+    its conditions are those of the runs unless others are given.
+    """
     runs = runs or {}
     if conditions is None:
         conditions = {name: Condition(run.spec, len(run.seeds)) for name, run in runs.items()}
@@ -132,9 +139,11 @@ def evidence_of(
 
 
 def rows_of(measured: Any, rows: Iterable[int]) -> Any:
-    """What was measured in some models, as if these were the seeds: each named as often as there are seeds like it.
+    """What was measured in some models, as if these were the seeds:
+    each named as often as there are seeds like it.
 
-    In double precision: judges hand single numbers on to functions of a `float`, which a NumPy number of 32 bits is not.
+    In double precision: judges hand single numbers on to functions of a `float`,
+    which a NumPy number of 32 bits is not.
     """
     chosen = np.array(list(rows))
     return jax.tree.map(lambda x: np.asarray(x, float)[chosen], measured)

@@ -1,4 +1,6 @@
-"""The benchmarks time what training does: they are run here at the smallest size, and say how far apart two routes are."""
+"""The benchmarks time what training does: they are run here at the smallest size,
+and say how far apart two routes are.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Bigram sequences with triggers: the sampler against its matrices, the exact reader against brute force."""
+"""Bigram sequences with triggers: the sampler against its matrices,
+the exact reader against brute force.
+"""
 
 import itertools
 import math
@@ -13,8 +15,11 @@ from mnemoscope.tasks import Bigrams, Corpus, read_corpus, tiny_shakespeare
 from mnemoscope.tasks.bigrams import _sets
 
 COUNTS = [[4, 3, 2, 1], [1, 1, 1, 5], [2, 0, 3, 3], [1, 6, 1, 2]]
-SMALL = Corpus(name="small", characters="abcd",
-               counts=tuple((i, j, n) for i, row in enumerate(COUNTS) for j, n in enumerate(row) if n))  # fmt: skip
+SMALL = Corpus(
+    name="small",
+    characters="abcd",
+    counts=tuple((i, j, n) for i, row in enumerate(COUNTS) for j, n in enumerate(row) if n),
+)
 
 
 def drawn(task, number=2000, seed=0):
@@ -140,7 +145,9 @@ def test_the_reader_is_exact(triggers, outputs, n_triggers):
 
 
 def test_a_sequence_that_cannot_be_has_no_answer():
-    """After c comes b never in the text; as the only trigger, c would have to be followed by one token alone."""
+    """After c comes b never in the text; as the only trigger,
+    c would have to be followed by one token alone.
+    """
     task = Bigrams(corpus=SMALL, n_triggers=1, triggers="random", length=6)
     found = task.posterior(np.array([2, 1, 2, 0, 1]))
     assert np.isfinite(found[:3]).all()
@@ -174,9 +181,14 @@ def test_any_text_is_a_corpus(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"", "has 0 different characters; at least 2"), (b"aaaa", "has 1 different characters"),
-     (b"\xff\xfe\x00", "is not text in UTF-8"), (b"ab\x00", "is not text: it holds zero bytes"), (None, "cannot read the corpus")],
-)  # fmt: skip
+    [
+        (b"", "has 0 different characters; at least 2"),
+        (b"aaaa", "has 1 different characters"),
+        (b"\xff\xfe\x00", "is not text in UTF-8"),
+        (b"ab\x00", "is not text: it holds zero bytes"),
+        (None, "cannot read the corpus"),
+    ],
+)
 def test_what_is_no_corpus_is_one_line(tmp_path, content, message):
     path = tmp_path / "x.txt"
     if content is not None:

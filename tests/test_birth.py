@@ -1,4 +1,6 @@
-"""The birth study: planted curves come out with the right verdict, times are read right, and any text will do."""
+"""The birth study: planted curves come out with the right verdict, times are read right,
+and any text will do.
+"""
 
 from functools import cache
 from inspect import signature
@@ -76,7 +78,9 @@ def tiny(spec: Spec) -> Spec:
 
 
 def ramp(at: float, low: float = 0.0, high: float = 1.0) -> np.ndarray:
-    """A curve that rises from low to high between the steps at - 10 and at + 10: half of it is there at `at`."""
+    """A curve that rises from low to high between the steps at - 10 and at + 10:
+    half of it is there at `at`.
+    """
     looks = np.arange(0, STEPS + 1)
     return low + (high - low) * np.clip((looks - at + 10) / 20, 0, 1)
 
@@ -105,9 +109,12 @@ def verdict(claim: str, curves: dict[str, dict[str, np.ndarray]]) -> str:
 def memories(output, second, first, late=500.0):
     """Recalls with a chance of 1/65, 1/5 and 1/256 that get half formed at the given steps."""
     return {
-        "output memory": ramp(output, 1 / 65), "second keys": ramp(second, 1 / 5), "first keys, early": ramp(first, 1 / 256),
-        "first keys, late": ramp(late, 1 / 256), "accuracy": ramp(60, 0.02),
-    }  # fmt: skip
+        "output memory": ramp(output, 1 / 65),
+        "second keys": ramp(second, 1 / 5),
+        "first keys, early": ramp(first, 1 / 256),
+        "first keys, late": ramp(late, 1 / 256),
+        "accuracy": ramp(60, 0.02),
+    }
 
 
 def test_levels():
@@ -120,7 +127,8 @@ def test_levels():
             [0, 0.25, 0.75, 0.75, 0.75],
         ]
     )
-    # the first is lucky at 10 only, and comes to stay between 30 and 40; the last crosses half-way between 10 and 20
+    # the first is lucky at 10 only, and comes to stay between 30 and 40;
+    # the last crosses half-way between 10 and 20
     np.testing.assert_allclose(
         first_reach(steps, curves, 0.5), [30 + 10 * 0.1 / 0.4, 0, np.inf, 15]
     )
@@ -140,9 +148,11 @@ def test_the_order_of_memories(times, expected):
 def test_what_freezing_shows():
     never, good = 500.0, {ALL: memories(20, 40, 60)}
     good |= {
-        NO_OUTPUT: memories(50, 60, 70), ONLY_OUTPUT: memories(10, never, never), NO_FIRST: memories(10, 15, never),
+        NO_OUTPUT: memories(50, 60, 70),
+        ONLY_OUTPUT: memories(10, never, never),
+        NO_FIRST: memories(10, 15, never),
         NO_SECOND: memories(10, never, 60),
-    }  # fmt: skip
+    }
     assert verdict("B6", good) == "reproduced"
     assert verdict("B6", good | {NO_OUTPUT: memories(50, 10, 70)}) == "partly"
     assert (
@@ -201,21 +211,26 @@ def test_late_competition():
     falls, stays = np.concatenate([ramp(30)[:60], ramp(30)[:41] * 0 + 0.8]), ramp(30)
     grows, settles = np.linspace(1, 2, STEPS + 1), np.linspace(2, 1, STEPS + 1)
     for output, divergence, expected in (
-        (falls, grows, "reproduced"), (stays, grows, "partly"), (falls, settles, "partly"), (stays, settles, "refuted"),
-    ):  # fmt: skip
+        (falls, grows, "reproduced"),
+        (stays, grows, "partly"),
+        (falls, settles, "partly"),
+        (stays, settles, "refuted"),
+    ):
         assert (
             verdict("B12", {GLOBAL: {"output memory": output, "bigram memory": divergence}})
             == expected
         )
 
 
-# planted models -----------------------------------------------------------------------------------------------------------
+# planted models ----------------------------------------------------------------------------------
 
 WRITTEN, DRAWN, SILENT = 0, 1, 2  # rows of what was measured
 
 
 def short(spec: Spec, d: int, length: int) -> Spec:
-    """The same condition with narrower models and shorter sequences, looked at before and after training."""
+    """The same condition with narrower models and shorter sequences,
+    looked at before and after training.
+    """
     model = spec.model.model_copy(update={"d_model": d, "d_mlp": d if spec.model.d_mlp else 0})
     task = spec.task.model_copy(update={"length": length})
     return spec.model_copy(update={"model": model, "task": task, "n_evals": 1})
@@ -223,7 +238,9 @@ def short(spec: Spec, d: int, length: int) -> Spec:
 
 @cache
 def induction_run(name: str) -> Run:
-    """Three seeds: an induction head written by hand, for any token where triggers are random; one as drawn; a silent one."""
+    """Three seeds: an induction head written by hand, for any token where triggers are random;
+    one as drawn; a silent one.
+    """
     spec = short(build_conditions("full")[name].spec, 128, 24)
     start = untrained(spec)
     triggers = spec.task.fixed_triggers if spec.task.triggers == "fixed" else None
@@ -276,8 +293,9 @@ def test_a_previous_token_head_and_an_induction_head_are_recognized(written, exp
 def test_both_heads_are_needed(previous, induction_score, expected, induction):
     evidence = seeds_like({ALL: [SILENT] * SEEDS}, induction)
     evidence.planted[ALL, heads.attention] |= {
-        "previous": np.full(SEEDS, previous), "induction": np.full(SEEDS, induction_score),
-    }  # fmt: skip
+        "previous": np.full(SEEDS, previous),
+        "induction": np.full(SEEDS, induction_score),
+    }
     assert judged("B2", evidence).verdict == expected
 
 
@@ -336,11 +354,8 @@ def test_outputs_that_generalize(trained_uniform, trained_bigram, expected):
     ("one", "two", "expected"),
     [
         ([0.55] * 10, [0.95] * 9 + [0.5], "reproduced"),
-        (
-            [0.55] * 10,
-            [0.95] * 8 + [0.5] * 2,
-            "refuted",
-        ),  # better by 20 points in 80% of seeds only
+        # better by 20 points in 80% of seeds only
+        ([0.55] * 10, [0.95] * 8 + [0.5] * 2, "refuted"),
         ([0.55] * 10, [0.94] * 10, "partly"),
         ([0.71] * 10, [0.95] * 10, "partly"),  # one layer knows too much
         ([0.39] * 10, [0.95] * 10, "partly"),  # or too little
@@ -405,7 +420,10 @@ def test_weights_written_by_hand_are_judged_by_width(share, expected, monkeypatc
 
 
 def test_weights_written_by_hand_answer(monkeypatch):
-    """B4 with real weights. The widths fall, so that answers get worse: partly, though the paper's width does well."""
+    """B4 with real weights.
+
+    The widths fall, so that answers get worse: partly, though the paper's width does well.
+    """
     monkeypatch.setattr(written, "WIDTHS", (256, 16))
     evidence = evidence_of(
         conditions={ALL: Condition(build_conditions("quick")[ALL].spec, 2)}, scale="quick"
@@ -425,7 +443,9 @@ def test_weights_written_by_hand_answer(monkeypatch):
     ],
 )
 def test_three_steps_are_judged_by_memories_and_answers(strength, expected, monkeypatch):
-    """B13, with weights written by hand in place of those that three steps write, and the exact gradient as if sampled."""
+    """B13, with weights written by hand in place of those that three steps write,
+    and the exact gradient as if sampled.
+    """
 
     def in_three_steps(*given, key):
         signature(three_steps).bind(*given, key=key)
@@ -465,7 +485,9 @@ def watched(spec: Spec) -> dict[str, float]:
 
 
 def test_what_is_watched_in_the_model_with_a_feed_forward_memory():
-    """Every series that a judge reads, in a silent model: it attends evenly, answers the first token, and bets on none."""
+    """Every series that a judge reads, in a silent model: it attends evenly,
+    answers the first token, and bets on none.
+    """
     spec = short(build_conditions("full")[GLOBAL].spec, 8, 12)
     task, found = spec.task, watched(spec)
     n = task.d_vocab
@@ -474,7 +496,8 @@ def test_what_is_watched_in_the_model_with_a_feed_forward_memory():
         assert found[name] == pytest.approx(np.log(n), rel=1e-5)
     assert found["output memory"] == pytest.approx(1 / n)
     assert found["second keys"] == pytest.approx(1 / task.n_triggers)
-    # of positions 1 and 2, the first quarter, the one after the first finds the first; later ones do not
+    # of positions 1 and 2, the first quarter, the one after the first finds the first;
+    # later ones do not
     assert (found["first keys, early"], found["first keys, late"]) == (0.5, 0.0)
     assert found["previous"] == pytest.approx((1 / 2 + 1 / 3) / 2)
     bigrams = np.delete(task.text.bigrams, task.fixed_triggers, axis=0)
@@ -498,7 +521,9 @@ def test_what_is_watched_in_the_general_model():
 
 
 def test_a_few_steps_of_the_smallest_condition_leave_curves_that_judges_can_read():
-    """Trained for real: what `fit` observes has the looks and the names that the judges of order expect."""
+    """Trained for real: what `fit` observes has the looks and the names
+    that the judges of order expect.
+    """
     spec = tiny(build_conditions("full")[ALL].spec)
     outcome = judged("B5", evidence_of({ALL: fit(spec, range(2), metrics_of(spec))}))
     assert (outcome.verdict, outcome.value) == ("refuted", 0), (

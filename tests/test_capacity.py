@@ -1,4 +1,6 @@
-"""Trained memories: bisection against exhaustive search, training against plain loops, cells of the grid against NumPy."""
+"""Trained memories: bisection against exhaustive search, training against plain loops,
+cells of the grid against NumPy.
+"""
 
 from functools import partial
 
@@ -54,7 +56,9 @@ def test_a_guess_outside_is_refused():
 
 
 def planted(monkeypatch, limits):
-    """Memories that store so many pairs and not one more, whatever the room; returns the rooms that were tried."""
+    """Memories that store so many pairs and not one more, whatever the room;
+    returns the rooms that were tried.
+    """
     rooms = []
 
     def limited(memory, room, seed, n):
@@ -84,7 +88,9 @@ def test_a_memory_that_fills_its_room_gets_more(monkeypatch):
 
 @pytest.mark.parametrize("level", [0.99, 1.0])
 def test_the_capacity_found_is_the_edge(monkeypatch, level):
-    """Trained memories store what was found and not one more, says the program that bisection asked (another rounds otherwise)."""
+    """Trained memories store what was found and not one more, says the program that bisection asked
+    (another rounds otherwise).
+    """
     memory, asked = Memory(d=6, steps=400, level=level), []
     monkeypatch.setattr(
         memories, "map_over_seeds", lambda f, n: asked.append(map_over_seeds(f, n)) or asked[-1]
@@ -118,19 +124,28 @@ def test_an_answer_that_is_not_alone_at_the_top_is_wrong():
     assert answered(scores, jnp.array([1, 2, 0, 0])).tolist() == [False] * 4
 
 
-@pytest.mark.parametrize("memory", [
-    Memory(d=5, steps=60), Memory(d=5, steps=60, classes=3),
-    Memory(kind="two-layer", d=4, m=6, steps=200, lr=0.03), Memory(kind="two-layer", d=4, m=6, steps=200, lr=0.03, classes=2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "memory",
+    [
+        Memory(d=5, steps=60),
+        Memory(d=5, steps=60, classes=3),
+        Memory(kind="two-layer", d=4, m=6, steps=200, lr=0.03),
+        Memory(kind="two-layer", d=4, m=6, steps=200, lr=0.03, classes=2),
+    ],
+)
 def test_training_with_room_to_spare_is_training_without(memory):
-    """The same pairs, trained by a plain loop on arrays that hold just them; in float64, for in float32 rounding decides."""
+    """The same pairs, trained by a plain loop on arrays that hold just them;
+    in float64, for in float32 rounding decides.
+    """
     with jax.enable_x64(True):
         room, keys = 20, jax.random.split(jax.random.key(3), 4)
         e, u = (
             x / jnp.linalg.norm(x, axis=1, keepdims=True)
-            for x in (jax.random.normal(key, (n, memory.d))
-                      for key, n in zip(keys, (room, memory.classes or room), strict=False))
-        )  # fmt: skip
+            for x in (
+                jax.random.normal(key, (n, memory.d))
+                for key, n in zip(keys, (room, memory.classes or room), strict=False)
+            )
+        )
         quick = jax.jit(lambda n: stores(memory, room, jnp.array(3), n))
         answers = {
             n: best_share(memory, e[:n], u[: memory.classes or n], *keys[2:]) >= memory.level
@@ -142,12 +157,17 @@ def test_training_with_room_to_spare_is_training_without(memory):
 
 
 def best_share(memory, inputs, outputs, for_w, for_v):
-    """The largest share of answers that were right, and alone at the top, before or after any step."""
+    """The largest share of answers that were right, and alone at the top,
+    before or after any step.
+    """
     answer = jnp.arange(len(inputs)) % len(outputs)
     params = {"W": jnp.zeros((memory.d, memory.d))}
     if memory.kind == "two-layer":
-        params = {"W": jax.random.normal(for_w, (memory.m, memory.d)) * memory.d**-0.5, "b": jnp.zeros(memory.m),
-                  "V": jax.random.normal(for_v, (memory.d, memory.m)) * memory.m**-0.5}  # fmt: skip
+        params = {
+            "W": jax.random.normal(for_w, (memory.m, memory.d)) * memory.d**-0.5,
+            "b": jnp.zeros(memory.m),
+            "V": jax.random.normal(for_v, (memory.d, memory.m)) * memory.m**-0.5,
+        }
 
     def told(p):
         if memory.kind == "linear":
@@ -198,7 +218,10 @@ def test_a_cell_is_the_loop_it_says(optimizer):
 
 @pytest.mark.parametrize("change", [{}, {"batch": 16}, {"optimizer": "adam"}, {"norm": True}])
 def test_errors_by_rate_are_those_of_each_training(change):
-    """Plain SGD follows its scores and never makes W; one training at a time does. In float64: an answer is right or wrong."""
+    """Plain SGD follows its scores and never makes W; one training at a time does.
+
+    In float64: an answer is right or wrong.
+    """
     cell, rates, seeds = (
         Cell(d=20, samples=1280).model_copy(update=change),
         (0.1, 1.0, 10.0),
@@ -220,9 +243,16 @@ def test_the_stream_is_drawn_from_zipf():
 
 def test_options_of_a_cell_change_it():
     base = Cell(d=8, samples=640)
-    found = {name: errors(base.model_copy(update=change)) for name, change in {
-        "base": {}, "norm": {"norm": True}, "learned": {"learned": True}, "adam": {"optimizer": "adam"}, "rate": {"lr": 10.0},
-    }.items()}  # fmt: skip
+    found = {
+        name: errors(base.model_copy(update=change))
+        for name, change in {
+            "base": {},
+            "norm": {"norm": True},
+            "learned": {"learned": True},
+            "adam": {"optimizer": "adam"},
+            "rate": {"lr": 10.0},
+        }.items()
+    }
     assert all(each.shape == (10,) and ((each >= 0) & (each <= 1)).all() for each in found.values())
     assert all((found[name] != found["base"]).any() for name in found if name != "base")
 

@@ -1,7 +1,7 @@
 """The command line as a user meets it: by its exit code and what it prints.
 
-Most commands are called in this process, where JAX is loaded already. What only a process of its own can show (what is imported,
-signals, warnings, the environment) starts one.
+Most commands are called in this process, where JAX is loaded already. What only a process of its
+own can show (what is imported, signals, warnings, the environment) starts one.
 """
 
 import contextlib
@@ -38,9 +38,8 @@ def mnemoscope(*args, store=None):
         for name, value in LOOKS.items():
             patch.setenv(name, value)
         patch.setattr(sys, "argv", line)
-        patch.setattr(
-            warnings, "showwarning", warnings.showwarning
-        )  # put back: the command changes it
+        # put back: the command changes it
+        patch.setattr(warnings, "showwarning", warnings.showwarning)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 command_line.main()
@@ -201,7 +200,12 @@ def test_a_store_that_cannot_be_used(tmp_path):
 
 def test_ctrl_c_ends_with_130_and_keeps_what_was_finished(tmp_path):
     # whoever runs this in the background of a script has SIGINT ignored, and children inherit that
-    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from mnemoscope.cli.main import main; main()"
+    start = (
+        "import signal; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from mnemoscope.cli.main import main; "
+        "main()"
+    )
     command = [sys.executable, "-c", start, "run", "remember", "--claims", "R18", "--seeds", "2"]
     env = ENV | {"MNEMOSCOPE_STORE": str(tmp_path)}
     process = subprocess.Popen(

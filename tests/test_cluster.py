@@ -1,4 +1,6 @@
-"""A real scheduler and real workers on loopback, which are killed, stopped, broken and late; each block is stored exactly once."""
+"""A real scheduler and real workers on loopback, which are killed, stopped, broken and late;
+each block is stored exactly once.
+"""
 
 import json
 import os
@@ -65,8 +67,17 @@ class Dask:
         self.folder, self.processes = folder, []
         self.env = os.environ | {"PYTHONPATH": str(Path(mnemoscope.__file__).parent.parent)}
         known = folder / "scheduler.json"
-        self.start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", known,
-                   "--idle-timeout", "300")  # fmt: skip
+        self.start(
+            "scheduler",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--scheduler-file",
+            known,
+            "--idle-timeout",
+            "300",
+        )
         while not known.exists() or not known.read_text().endswith("}"):
             assert self.processes[0].poll() is None, (folder / "log").read_text()
             time.sleep(0.05)
@@ -149,7 +160,9 @@ def hasty(monkeypatch):
 
 
 def once(store, saved, spec, seeds):
-    """Each of these seeds was stored once, in a store without damage, and trained as it would have been here."""
+    """Each of these seeds was stored once, in a store without damage,
+    and trained as it would have been here.
+    """
     assert sorted(
         seed for digest, block in saved if digest == spec.digest() for seed in block
     ) == list(seeds)
@@ -213,7 +226,8 @@ def test_a_worker_that_hangs_does_not_stop_the_run(dask, store, saved, hasty):
             stopped.append(workers[0])
             workers[0].send_signal(signal.SIGSTOP)
 
-    # the same program, compiled ahead: on a busy machine that alone may be silent for longer than the timeout
+    # the same program, compiled ahead: on a busy machine that alone
+    # may be silent for longer than the timeout
     Cluster(dask.address).train(store, {"warm": (LONG.model_copy(update={"steps": 64}), range(8))})
     Cluster(dask.address, block_timeout=4.0, on_progress=tell, say=said.append).train(
         store, {"long": (LONG, range(8))}
@@ -274,7 +288,8 @@ def test_a_block_that_always_fails_is_tried_three_times_and_reported(
 def test_a_worker_with_other_versions_is_given_no_work(dask, store):
     said = []
     dask.worker(
-        "import mnemoscope.execution.cluster as cluster; cluster._must_agree = lambda: {'jax': '0.0.1'}"
+        "import mnemoscope.execution.cluster as cluster; "
+        "cluster._must_agree = lambda: {'jax': '0.0.1'}"
     )
     with pytest.raises(
         UserError, match=r"no worker of .* can be used: .*it has jax 0.0.1, we have \d"

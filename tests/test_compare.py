@@ -1,4 +1,6 @@
-"""Two ledgers side by side: the same verdicts, other verdicts, and how near values and seeds are."""
+"""Two ledgers side by side: the same verdicts, other verdicts,
+and how near values and seeds are.
+"""
 
 import json
 

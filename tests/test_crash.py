@@ -1,4 +1,6 @@
-"""A study that is killed in the middle loses nothing; `make test-long` kills many studies many times."""
+"""A study that is killed in the middle loses nothing;
+`make test-long` kills many studies many times.
+"""
 
 import pytest
 from crash import COMMANDS, LONG, torment

@@ -82,13 +82,21 @@ def test_parts_of_parts_add_up(ran):
     neurons, neuron_labels = numbers(cache.stack_neuron_results(return_labels=True))
     for layer in range(config.n_layers):
         if config.has_attn(layer):
-            of_layer = [x for x, label in zip(heads, head_labels, strict=True) if label.startswith(f"L{layer}H")]  # fmt: skip
+            of_layer = [
+                x
+                for x, label in zip(heads, head_labels, strict=True)
+                if label.startswith(f"L{layer}H")
+            ]
             assert len(of_layer) == config.n_heads
             close(
                 sum(of_layer) + np.asarray(model.blocks[layer].attn.b_O), cache["attn_out", layer]
             )
         if config.has_mlp(layer):
-            of_layer = [x for x, label in zip(neurons, neuron_labels, strict=True) if label.startswith(f"L{layer}N")]  # fmt: skip
+            of_layer = [
+                x
+                for x, label in zip(neurons, neuron_labels, strict=True)
+                if label.startswith(f"L{layer}N")
+            ]
             assert len(of_layer) == config.d_mlp
             close(
                 sum(of_layer) + np.asarray(model.blocks[layer].mlp.b_out), cache["mlp_out", layer]
@@ -108,7 +116,10 @@ def test_labels_say_what_stands_there(ran):
     attn, attn_labels = cache.decompose_resid(mode="attn", incl_embeds=False, return_labels=True)
     mlp, mlp_labels = cache.decompose_resid(mode="mlp", incl_embeds=False, return_labels=True)
     assert {*attn_labels, *mlp_labels} == {x for x in labels if "embed" not in x}
-    close(attn.sum(axis=0) + mlp.sum(axis=0), cache["resid_post", -1] - parts[: len(parts) - len(attn) - len(mlp)].sum(axis=0))  # fmt: skip
+    close(
+        attn.sum(axis=0) + mlp.sum(axis=0),
+        cache["resid_post", -1] - parts[: len(parts) - len(attn) - len(mlp)].sum(axis=0),
+    )
     streams_, labels = cache.accumulated_resid(return_labels=True)
     for stream, label in zip(streams_, labels, strict=True):
         where = ("resid_post", -1) if label == "final_post" else ("resid_pre", int(label[0]))
@@ -207,7 +218,12 @@ def cache():
 )
 def test_positions_are_taken_before_or_after(cache, pos_slice):
     where = slice(*pos_slice) if isinstance(pos_slice, tuple) else pos_slice
-    for name in ("decompose_resid", "accumulated_resid", "stack_head_results", "get_full_resid_decomposition"):  # fmt: skip
+    for name in (
+        "decompose_resid",
+        "accumulated_resid",
+        "stack_head_results",
+        "get_full_resid_decomposition",
+    ):
         for apply_ln in (False, True):
             whole = getattr(cache, name)(apply_ln=apply_ln)
             taken = getattr(cache, name)(apply_ln=apply_ln, pos_slice=pos_slice)
@@ -218,7 +234,12 @@ def test_one_row_has_no_batch_axis():
     model = drawn(CONFIGS["layer norm"])
     _, cache = model.run_with_cache(BATCH)
     _, alone = model.run_with_cache(BATCH[1])
-    for name in ("decompose_resid", "accumulated_resid", "stack_head_results", "get_full_resid_decomposition"):  # fmt: skip
+    for name in (
+        "decompose_resid",
+        "accumulated_resid",
+        "stack_head_results",
+        "get_full_resid_decomposition",
+    ):
         close(getattr(alone, name)(apply_ln=True), getattr(cache, name)(apply_ln=True)[:, 1])
     parts = alone.decompose_resid()
     close(alone.logit_attrs(parts, 3), cache.logit_attrs(cache.decompose_resid(), 3)[:, 1])
@@ -240,20 +261,44 @@ def test_stacks_of_one_activation(ran):
     [
         (lambda c: c.decompose_resid(layer=3), r"layer=3 of 2; allowed: 0 to 2, -1 for the end"),
         (lambda c: c.decompose_resid(mlp_input=True), "at the end, which is the unembedding"),
-        (lambda c: c.decompose_resid(mode="heads"), "unknown mode 'heads'.*allowed: all, attn, mlp"),
+        (
+            lambda c: c.decompose_resid(mode="heads"),
+            "unknown mode 'heads'.*allowed: all, attn, mlp",
+        ),
         (lambda c: c.decompose_resid(0, incl_embeds=False), "there is nothing to stack"),
-        (lambda c: c.decompose_resid(pos_slice=4), r"4 of 4 along an axis .* allowed: a number below 4"),
+        (
+            lambda c: c.decompose_resid(pos_slice=4),
+            r"4 of 4 along an axis .* allowed: a number below 4",
+        ),
         (lambda c: c.decompose_resid(pos_slice="x"), "'x' of 4 along an axis"),
         (lambda c: c.stack_activation("z", 0), "layer=0 has no layers before it"),
-        (lambda c: c.logit_attrs(c.decompose_resid(), [1, 2]), r"tokens of shape \(2,\) for a stack of shape \(6, 3, 4, 6\)"),
-        (lambda c: c.logit_attrs(c.decompose_resid(), 5), "answers are whole numbers from 0 to 4, got 5"),
+        (
+            lambda c: c.logit_attrs(c.decompose_resid(), [1, 2]),
+            r"tokens of shape \(2,\) for a stack of shape \(6, 3, 4, 6\)",
+        ),
+        (
+            lambda c: c.logit_attrs(c.decompose_resid(), 5),
+            "answers are whole numbers from 0 to 4, got 5",
+        ),
         (lambda c: c.logit_attrs(c.decompose_resid(), "a"), "answers are whole numbers"),
-        (lambda c: c.logit_attrs(c.decompose_resid(), 1, [1, 2, 3]), r"incorrect_tokens of shape \(3,\); allowed: \(\)"),
-        (lambda c: c.logit_attrs(c.decompose_resid(), 1, has_batch_dim=False), "has_batch_dim=False, but this cache has a batch axis"),
-        (lambda c: c.logit_attrs(c.decompose_resid(pos_slice=[0, 1]), 1), r"does not fit a cached norm of shape \(1, 3, 4, 1\)"),
-        (lambda c: c.apply_ln_to_stack(jnp.ones((2, 6)), pos_slice=[0, 1]), "does not fit a cached norm"),
+        (
+            lambda c: c.logit_attrs(c.decompose_resid(), 1, [1, 2, 3]),
+            r"incorrect_tokens of shape \(3,\); allowed: \(\)",
+        ),
+        (
+            lambda c: c.logit_attrs(c.decompose_resid(), 1, has_batch_dim=False),
+            "has_batch_dim=False, but this cache has a batch axis",
+        ),
+        (
+            lambda c: c.logit_attrs(c.decompose_resid(pos_slice=[0, 1]), 1),
+            r"does not fit a cached norm of shape \(1, 3, 4, 1\)",
+        ),
+        (
+            lambda c: c.apply_ln_to_stack(jnp.ones((2, 6)), pos_slice=[0, 1]),
+            "does not fit a cached norm",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_one_line(cache, asked, message):
     with pytest.raises(UserError, match=message) as error:
         asked(cache)

@@ -1,5 +1,6 @@
-"""All cores train by default: JAX is told of them before it computes, unless the user has said how many there should be;
-and where that comes too late, a notice says so."""
+"""All cores train by default: JAX is told of them before it computes,
+unless the user has said how many there should be; and where that comes too late, a notice says so.
+"""
 
 import json
 import os
@@ -31,11 +32,15 @@ found = [ms.fit(spec, seeds).losses.tolist() for seeds in (3, range(3))]
 
 
 def child(before="", then=LOOK, **environment):
-    """Number of devices, notices and losses of a process that does something before Mnemoscope is imported."""
+    """Number of devices, notices and losses of a process
+    that does something before Mnemoscope is imported.
+    """
     result = subprocess.run(
         [sys.executable, "-c", CHILD, before, then],
-        capture_output=True, text=True, env=os.environ | environment,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+    )
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout.splitlines()[-1])
 
@@ -48,7 +53,8 @@ def test_all_cores_train_by_default_and_a_notice_says_once_where_they_do_not():
     devices, notices, losses_of_one_core = child("jax.numpy.zeros(1)", TRAIN)
     assert devices == 1
     assert notices == [
-        "JAX computed before mnemoscope.training was imported, so all seeds train on one of 3 cores; "
+        "JAX computed before mnemoscope.training was imported, "
+        "so all seeds train on one of 3 cores; "
         "import it first, or begin with jax.config.update('jax_num_cpu_devices', 3)"
     ]
     assert losses_of_one_core == losses, "a seed's bits depend on the number of devices"

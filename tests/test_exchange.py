@@ -1,4 +1,6 @@
-"""Exports of runs and ledgers, and imports: what is written reads back, and nothing unfinished looks finished."""
+"""Exports of runs and ledgers, and imports: what is written reads back,
+and nothing unfinished looks finished.
+"""
 
 import csv
 import json
@@ -141,7 +143,9 @@ def test_a_run_for_numpy(kept, tmp_path):
 
 
 def run_with_metrics():
-    """A run as `fit` would leave it: two seeds, one of which diverged, and observations of two shapes."""
+    """A run as `fit` would leave it: two seeds, one of which diverged,
+    and observations of two shapes.
+    """
     spec = Spec(
         task=Cycle(n_symbols=3, length=2), model=small(), steps=4, batch=1, snapshots=2, n_evals=2
     )
@@ -179,9 +183,8 @@ def test_tables_of_a_run(tmp_path):
     losses = read_csv(tmp_path / "run/losses.csv")
     assert losses["seed"] == ["5", "5", "6", "6"]
     assert losses["step"] == ["2", "4", "2", "4"]
-    np.testing.assert_array_equal(
-        np.array(losses["loss"], "f4"), run.losses.reshape(-1)
-    )  # every digit is there
+    # every digit is there
+    np.testing.assert_array_equal(np.array(losses["loss"], "f4"), run.losses.reshape(-1))
     metrics = read_csv(tmp_path / "run/metrics.csv")
     assert list(metrics) == ["seed", "step", "accuracy", "p[0]", "p[1]"]
     assert metrics["step"] == ["0", "2", "4"] * 2

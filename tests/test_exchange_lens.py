@@ -1,4 +1,6 @@
-"""Models in TransformerLens's format: the same bits come back, and what cannot go over is refused by name."""
+"""Models in TransformerLens's format: the same bits come back,
+and what cannot go over is refused by name.
+"""
 
 import json
 
@@ -52,7 +54,9 @@ def test_out_and_back_gives_the_same_bits(name, tmp_path):
 
 @pytest.mark.parametrize("name", LENS_ROWS)
 def test_without_our_header_it_is_the_model_that_transformer_lens_has(name, tmp_path):
-    """Biases, an unembedding and a table of positions are filled in, and everything else is said in words."""
+    """Biases, an unembedding and a table of positions are filled in,
+    and everything else is said in words.
+    """
     model = drawn(ROWS[name])
     write_transformer_lens(model, tmp_path / "model", n_ctx=CTX)
     again = read_transformer_lens(without_header(tmp_path / "model"))
@@ -229,7 +233,9 @@ def test_a_prompt_as_long_as_the_header_does_not_say(tmp_path):
     ],
 )
 def test_what_another_hand_writes(fields, expected, folder):
-    """Words for one thing, whole numbers, and fields that are left out and have TransformerLens's defaults."""
+    """Words for one thing, whole numbers,
+    and fields that are left out and have TransformerLens's defaults.
+    """
     rewrite(without_header(folder), **fields)
     assert read_transformer_lens(folder).config == small(norm="pre", **expected)
 
@@ -324,8 +330,7 @@ def test_a_used_folder_that_is_cut_off_while_it_is_written_over_has_no_model(fol
     with pytest.raises(UserError, match="No space left on device"):
         write_transformer_lens(drawn(small()), folder, force=True)
     monkeypatch.undo()
-    with pytest.raises(
-        UserError, match="cannot read"
-    ):  # neither the old one nor half of the new one
+    # neither the old one nor half of the new one
+    with pytest.raises(UserError, match="cannot read"):
         read_transformer_lens(folder)
     assert sorted(p.name for p in folder.parent.iterdir()) == ["model"]

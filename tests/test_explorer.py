@@ -1,4 +1,6 @@
-"""The explorer in a real browser: every control is used, and what is shown is compared with the Python model."""
+"""The explorer in a real browser: every control is used,
+and what is shown is compared with the Python model.
+"""
 
 import dataclasses
 
@@ -202,14 +204,18 @@ def test_the_keyboard_is_enough(tab):
     assert shown(tab)["force"] == {"0.0": {"1": 1}}
     tab.focus("[data-key='off-0.0-zero']")
     tab.keyboard.press("Space")
-    assert (
-        tab.evaluate("document.activeElement.dataset.key") == "off-0.0-zero"
-    )  # focus survives the redrawing
+    # focus survives the redrawing
+    assert tab.evaluate("document.activeElement.dataset.key") == "off-0.0-zero"
     tab.focus("#time")
     tab.keyboard.press("ArrowLeft")
     assert tab.text_content("#step") != "step 30 of 30"
-    names = tab.evaluate("""[...document.querySelectorAll('button, input, select, [role=button], svg')].filter(e =>
-        !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length)).map(e => e.outerHTML)""")
+    names = tab.evaluate("""
+        [...document.querySelectorAll('button, input, select, [role=button], svg')]
+            .filter(e => !(
+                e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length
+            ))
+            .map(e => e.outerHTML)
+    """)
     assert names == []
 
 
@@ -243,8 +249,13 @@ def test_time_seed_and_model_are_followed_everywhere(tab, pieces):
 @needs_browser
 def test_play_runs_through_training_and_stops(tab):
     assert tab.text_content("#play") == "Play"
-    # clicked and read in one go: on a busy machine it could be over before the second question arrives
-    clicked = "(() => { const play = document.getElementById('play'); play.click(); return play.textContent; })()"
+    # clicked and read in one go: on a busy machine it could be over
+    # before the second question arrives
+    clicked = """(() => {
+        const play = document.getElementById('play');
+        play.click();
+        return play.textContent;
+    })()"""
     assert tab.evaluate(clicked) == "Pause"
     tab.wait_for_function("document.getElementById('play').textContent === 'Play'")
     assert tab.text_content("#step") == "step 30 of 30"
@@ -278,9 +289,8 @@ def test_open_numbers_follow_time_and_edits(tab, pieces):
             params["embed.W_E"][4, 0] + params["pos_embed.W_pos"][1, 0], abs=6e-4
         )
     unfold(tab, 1)
-    tab.wait_for_function(
-        "document.querySelectorAll('#walk details[open]').length === 1"
-    )  # one at a time
+    # one at a time
+    tab.wait_for_function("document.querySelectorAll('#walk details[open]').length === 1")
     tab.click("[data-key='off-0.0-zero']")
     assert {tab.text_content(f"[data-key='n-Z_h0-{i}-0']") for i in range(4)} == {"0.000"}
 
@@ -431,7 +441,8 @@ def test_bad_choices_are_one_line(tmp_path, pieces):
     lost = dataclasses.replace(each.run, finite_steps=np.array([0, 30, 30]))
     with pytest.raises(
         UserError,
-        match=r"seed 0 of run .* diverged: there are no numbers to show; choose others with --seeds",
+        match=r"seed 0 of run .* diverged: there are no numbers to show; "
+        r"choose others with --seeds",
     ):
         pack_run(ExplorerRun(each.id, "x", "", lost, (0,)))
     assert describe_run(lost, "x").carried == (1, 2)

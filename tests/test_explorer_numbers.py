@@ -1,4 +1,6 @@
-"""The explorer's own forward pass and its walk, in a real browser, for every row of the layer tables."""
+"""The explorer's own forward pass and its walk, in a real browser,
+for every row of the layer tables.
+"""
 
 import math
 import re

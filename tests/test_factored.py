@@ -85,9 +85,18 @@ def test_products(sizes):
 
 @pytest.mark.parametrize(
     "index",
-    [0, -1, (1, 2), (slice(None), 0), slice(1), (None, 1), (0, 1, slice(1, 4)), (0, slice(None), slice(None), slice(2))],
+    [
+        0,
+        -1,
+        (1, 2),
+        (slice(None), 0),
+        slice(1),
+        (None, 1),
+        (0, 1, slice(1, 4)),
+        (0, slice(None), slice(None), slice(2)),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_parts(index):
     a, b = factors(5, 2, 5)
     np.testing.assert_array_equal(ms.FactoredMatrix(a, b)[index].AB, jnp.matmul(a, b)[index])
@@ -111,10 +120,13 @@ def test_a_row_or_a_column_stays_a_matrix():
         (lambda m: m * jnp.ones(3), r"\* with an array of shape \(3,\); allowed: a number"),
         (lambda m: m.eigenvalues, "as many rows as columns"),
         (lambda m: ms.FactoredMatrix(m.A, m.A), r"factors of shapes \(2, 3, 5, 2\) and"),
-        (lambda m: ms.FactoredMatrix(m.A, jnp.ones((4, 2, 5))), r"factors of shapes .* \(4, 2, 5\)"),
+        (
+            lambda m: ms.FactoredMatrix(m.A, jnp.ones((4, 2, 5))),
+            r"factors of shapes .* \(4, 2, 5\)",
+        ),
         (lambda m: ms.FactoredMatrix(m.A, jnp.ones(2)), r"allowed: \(\.\.\., left, middle\)"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_one_line(asked, message):
     matrix = ms.FactoredMatrix(*factors(5, 2, 4))
     with pytest.raises(UserError, match=message) as error:
@@ -139,7 +151,9 @@ def test_composition_is_the_norm_of_the_product_over_the_norms(leading):
     left = writes[0] @ writes[1]
     right = reads[0] @ reads[1]
     assert scores.shape == (*leading, 2, 3, 2, 3)
-    for seed, first, second in itertools.product(np.ndindex(*leading), np.ndindex(2, 3), np.ndindex(2, 3)):  # fmt: skip
+    for seed, first, second in itertools.product(
+        np.ndindex(*leading), np.ndindex(2, 3), np.ndindex(2, 3)
+    ):
         one = left[seed + first]
         two = right[seed + second]
         expected = np.linalg.norm(one @ two) / np.linalg.norm(one) / np.linalg.norm(two)

@@ -1,4 +1,6 @@
-"""Facts: the task against counting, hand-built models up to the edge where they fail, phases on planted curves, and every judge."""
+"""Facts: the task against counting, hand-built models up to the edge where they fail,
+phases on planted curves, and every judge.
+"""
 
 import itertools
 import math
@@ -87,9 +89,11 @@ def test_the_floors_are_entropies():
         return sum(-c / len(values) * math.log(c / len(values)) for c in counts.values())
 
     expected = {
-        "both": 0, "relation": sum(entropy(answer[:, r].tolist()) for r in range(3)) / 3,
-        "subject": sum(entropy(answer[s].tolist()) for s in range(6)) / 6, "nothing": entropy(answer.ravel().tolist()),
-    }  # fmt: skip
+        "both": 0,
+        "relation": sum(entropy(answer[:, r].tolist()) for r in range(3)) / 3,
+        "subject": sum(entropy(answer[s].tolist()) for s in range(6)) / 6,
+        "nothing": entropy(answer.ravel().tolist()),
+    }
     assert task.losses(world) == pytest.approx(expected)
 
 
@@ -107,9 +111,14 @@ def test_every_fact_is_shown_as_asked(shown):
 
 @pytest.mark.parametrize(
     ("fields", "message"),
-    [({"subjects": 0}, "subjects: Input should be greater than or equal to 1, got 0"), ({"length": 2}, "length"),
-     ({"per_relation": -1}, "per_relation"), ({"answers": "odd"}, "answers"), ({"objects": 3}, "unknown key of Facts 'objects'")],
-)  # fmt: skip
+    [
+        ({"subjects": 0}, "subjects: Input should be greater than or equal to 1, got 0"),
+        ({"length": 2}, "length"),
+        ({"per_relation": -1}, "per_relation"),
+        ({"answers": "odd"}, "answers"),
+        ({"objects": 3}, "unknown key of Facts 'objects'"),
+    ],
+)
 def test_bad_sizes_are_one_line(fields, message):
     with pytest.raises(UserError) as error:
         Facts(**fields)
@@ -186,7 +195,7 @@ def test_the_linear_model_is_the_formula():
         np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
 
 
-# phases ---------------------------------------------------------------------------------------------------------------
+# phases ------------------------------------------------------------------------------------------
 
 HIGH, MIDDLE, NOTHING = math.log(32), math.log(8), 0.01
 
@@ -202,9 +211,13 @@ def looked_at(loss, distance, subject, accuracy=1.0):
         n_evals=len(loss) - 1,
     )
     seen = {
-        "loss, both": loss, "loss, relation": loss, "loss, subject": subject, "distance to p(a | r)": distance,
-        "accuracy": [accuracy] * len(loss), "p(a)": np.full((len(loss), 32), 1 / 32),
-    }  # fmt: skip
+        "loss, both": loss,
+        "loss, relation": loss,
+        "loss, subject": subject,
+        "distance to p(a | r)": distance,
+        "accuracy": [accuracy] * len(loss),
+        "p(a)": np.full((len(loss), 32), 1 / 32),
+    }
     return planted(spec, metrics=seen)
 
 
@@ -219,10 +232,8 @@ PLATEAU = (
     ("curves", "verdict"),
     [
         (PLATEAU, "reproduced"),
-        (
-            ([HIGH, HIGH, MIDDLE, 0.5, 0.2, 0.05, 0.01], PLATEAU[1], PLATEAU[2]),
-            "refuted",
-        ),  # at one evaluation only
+        # at one evaluation only
+        (([HIGH, HIGH, MIDDLE, 0.5, 0.2, 0.05, 0.01], PLATEAU[1], PLATEAU[2]), "refuted"),
         ((PLATEAU[0], [0.5] * 7, PLATEAU[2]), "refuted"),  # the loss of p(a | r), but other answers
         ((PLATEAU[0], PLATEAU[1], [math.log(4)] * 7), "refuted"),  # the subject is known
         (([HIGH] * 2 + [MIDDLE] * 5, PLATEAU[1], PLATEAU[2]), "refuted"),  # it never comes to know
@@ -250,12 +261,15 @@ def test_zero_loss_means_low_falling_and_right(last, accuracy, verdict):
     assert phases.zero_loss(evidence_of({"linear": run}, "quick")).verdict == verdict
 
 
-# what linear models say that were written by hand: nothing, p(a | r), and everything they were asked
+# what linear models say that were written by hand: nothing, p(a | r),
+# and everything they were asked
 IGNORANT, MAKES_UP, ALMOST, KNOWS = (0, 0), (30, 0), (30, 4), (60, 30)
 
 
 def written_linear(spec, world, relation, subject):
-    """logits = V of the subject + V of the relation: how loudly each says which answers can be its own."""
+    """logits = V of the subject + V of the relation:
+    how loudly each says which answers can be its own.
+    """
     params, answer = silent(spec), np.asarray(world.answer)
     eye, asks = np.eye(TASK.d_vocab), TASK.query_token
     params["embed.W_E"][:] = eye
@@ -312,16 +326,10 @@ def test_written_linear_models_are_read_as_they_were_written(watched):
     ("way", "zero", "plateau"),
     [
         ((IGNORANT, MAKES_UP, MAKES_UP, ALMOST, KNOWS), "reproduced", "reproduced"),
-        (
-            (IGNORANT, IGNORANT, ALMOST, ALMOST, KNOWS),
-            "reproduced",
-            "refuted",
-        ),  # it never makes anything up
-        (
-            (IGNORANT, IGNORANT, MAKES_UP, MAKES_UP, MAKES_UP),
-            "refuted",
-            "refuted",
-        ),  # and here it never stops
+        # it never makes anything up
+        ((IGNORANT, IGNORANT, ALMOST, ALMOST, KNOWS), "reproduced", "refuted"),
+        # and here it never stops
+        ((IGNORANT, IGNORANT, MAKES_UP, MAKES_UP, MAKES_UP), "refuted", "refuted"),
         ((IGNORANT, IGNORANT, IGNORANT, IGNORANT, IGNORANT), "refuted", "refuted"),
     ],
 )
@@ -347,17 +355,24 @@ def test_judges_of_trained_conditions_read_what_is_watched(way, zero, plateau, w
     assert "attention only 0% of seeds" in found.sentence
 
 
-# sweeps ---------------------------------------------------------------------------------------------------------------
+# sweeps ------------------------------------------------------------------------------------------
 
 
 def test_trained_models_start_as_the_papers():
-    """Variances 1/d_h for queries, keys and values, 1/d for what reads the stream, 1/m for what leaves m hidden units."""
+    """Variances 1/d_h for queries, keys and values, 1/d for what reads the stream,
+    1/m for what leaves m hidden units.
+    """
     shape = sweep.Shape(d=100, n_heads=8, d_head=25, d_mlp=200)
     begin = jax.jit(partial(sweep.start, shape, Facts(subjects=60, relations=60)))
     drawn = begin(jnp.array(50), jax.random.key(0))
     expected = {
-        "attn.W_Q": 0.2, "attn.W_K": 0.2, "attn.W_V": 0.2, "attn.W_O": 0.1, "mlp.W_in": 0.1, "mlp.W_out": 50**-0.5,
-    }  # fmt: skip
+        "attn.W_Q": 0.2,
+        "attn.W_K": 0.2,
+        "attn.W_V": 0.2,
+        "attn.W_O": 0.1,
+        "mlp.W_in": 0.1,
+        "mlp.W_out": 50**-0.5,
+    }
     for name, length in expected.items():
         assert np.std(drawn[f"blocks.0.{name}"]) == pytest.approx(length, rel=0.03), name
     assert not jnp.any(drawn["blocks.0.mlp.b_in"])
@@ -372,9 +387,17 @@ def test_the_sweeps_model_is_the_one_written_out():
     task, shape = Facts(subjects=6, relations=6), sweep.Shape(d=32, n_heads=3, d_head=8, d_mlp=5)
     drawn = jax.jit(partial(sweep.start, shape, task))(jnp.array(5), jax.random.key(0))
     drawn["blocks.0.mlp.b_in"] = jax.random.normal(jax.random.key(1), (5,))
-    plain = {name: drawn[f"blocks.0.{place}"] for name, place in (
-        ("Q", "attn.W_Q"), ("K", "attn.W_K"), ("V", "attn.W_V"), ("in", "mlp.W_in"), ("bias", "mlp.b_in"), ("out", "mlp.W_out"),
-    )}  # fmt: skip
+    plain = {
+        name: drawn[f"blocks.0.{place}"]
+        for name, place in (
+            ("Q", "attn.W_Q"),
+            ("K", "attn.W_K"),
+            ("V", "attn.W_V"),
+            ("in", "mlp.W_in"),
+            ("bias", "mlp.b_in"),
+            ("out", "mlp.W_out"),
+        )
+    }
     plain |= {
         "E": drawn["embed.W_E"],
         "U": drawn["unembed.W_U"].T,
@@ -388,9 +411,8 @@ def test_the_sweeps_model_is_the_one_written_out():
     np.testing.assert_allclose(jax.jit(facts_plain.logits)(plain, tokens), found, atol=2e-5)
     row = np.asarray(tokens[0])
     assert told[0] == answer[row[row < 6][0], row[(row >= 6) & (row < 12)][0] - 6]
-    assert (
-        facts_plain.best_accuracy(0, 2, 2, 4, 1e-2, steps=128) > 1 / 4
-    )  # four facts: better than one of them
+    # four facts: better than one of them
+    assert facts_plain.best_accuracy(0, 2, 2, 4, 1e-2, steps=128) > 1 / 4
 
 
 SWEPT = sweep.Shape(
@@ -409,7 +431,8 @@ def test_few_facts_are_stored_and_many_are_not():
 def test_the_best_rate_counts_and_any_number_of_cells_will_do():
     shape, asked = SWEPT, FEW_AND_MANY
     best = sweep.trainer(shape, 12, 2)(*asked)
-    # a rate at which nothing is learned stores nothing, and beside another one it takes nothing away
+    # a rate at which nothing is learned stores nothing,
+    # and beside another one it takes nothing away
     idle = shape.model_copy(update={"rates": (1e-9,)})
     assert (sweep.trainer(idle, 12, 2)(*asked) < best).all()
     both = shape.model_copy(update={"rates": (1e-9, 1e-2)})
@@ -420,9 +443,8 @@ def test_the_best_rate_counts_and_any_number_of_cells_will_do():
 
 
 def test_the_boundary_of_the_grid_is_the_published_one():
-    assert trained.should_recall(
-        32, 8, 5, 52
-    )  # at the wall: 32 * 52 = 1664 >= 2300 - 1280 / 2 = 1660
+    # at the wall: 32 * 52 = 1664 >= 2300 - 1280 / 2 = 1660
+    assert trained.should_recall(32, 8, 5, 52)
     assert not trained.should_recall(32, 8, 5, 51)
     assert not trained.should_recall(32, 8, 4, 128)  # left of the wall
     expected = np.array(
@@ -433,7 +455,8 @@ def test_the_boundary_of_the_grid_is_the_published_one():
     assert trained.judge_grid(np.zeros_like(as_published)).verdict == "refuted"
     no_trade = as_published.copy()
     no_trade[-1] = as_published[trained.HEADS.index(6)]
-    # sixteen heads as good as six: the cells between 16 and 48 hidden units no longer agree, and nothing is traded
+    # sixteen heads as good as six: the cells between 16 and 48 hidden units no longer agree,
+    # and nothing is traded
     outcome = trained.judge_grid(no_trade)
     assert outcome.verdict == "partly"
     wrong = (expected[-1] != expected[trained.HEADS.index(6)]).sum()
@@ -442,7 +465,9 @@ def test_the_boundary_of_the_grid_is_the_published_one():
 
 
 def stored(facts):
-    """A stand-in for the search: `facts(parameters, hidden)` facts fit, so that the largest S is their root."""
+    """A stand-in for the search: `facts(parameters, hidden)` facts fit,
+    so that the largest S is their root.
+    """
 
     def capacity(shape, hidden, seeds, guess, room):
         assert len(guess) == len(hidden)
@@ -458,10 +483,8 @@ def stored(facts):
     ("facts", "verdict"),
     [
         (lambda n, m: 0.15 * n, "reproduced"),
-        (
-            lambda n, m: 0.15 * n * (1.3 if m > 1 else 0.7),
-            "reproduced",
-        ),  # shares differ by less than a factor of 2
+        # shares differ by less than a factor of 2
+        (lambda n, m: 0.15 * n * (1.3 if m > 1 else 0.7), "reproduced"),
         (lambda n, m: 0.15 * n * (1.5 if m > 1 else 0.5), "partly"),
         (lambda n, m: 0.05 * n, "partly"),  # in proportion, but fewer than half as many
         (lambda n, m: 0.4 * n, "partly"),
@@ -483,7 +506,9 @@ def test_stored_facts_against_parameters(facts, verdict, monkeypatch):
 
 
 def test_the_search_for_capacity_finds_what_fits(monkeypatch):
-    """With a stand-in for training: seed s stores 2 + s subjects, and one more for every four hidden units."""
+    """With a stand-in for training: seed s stores 2 + s subjects,
+    and one more for every four hidden units.
+    """
 
     def trainer(shape, room, lanes):
         def best(seed, size, d_mlp):
@@ -510,11 +535,8 @@ def recalled_from(width):
     ("width", "full", "quick"),
     [
         (lambda s, mlp: 4 * s, "reproduced", "reproduced"),  # attention: 4 * 2 s * 4 s parameters
-        (
-            lambda s, mlp: 4 * s if mlp else s**2,
-            "partly",
-            "undecided",
-        ),  # s^3 parameters for s^2 facts
+        # s^3 parameters for s^2 facts
+        (lambda s, mlp: 4 * s if mlp else s**2, "partly", "undecided"),
         (lambda s, mlp: s**2 if mlp else 4 * s, "partly", "undecided"),
         (lambda s, mlp: s**2, "refuted", "undecided"),
         (lambda s, mlp: 40, "refuted", "undecided"),  # too few parameters would be no less a wonder
@@ -553,7 +575,7 @@ def test_the_smallest_width_is_that_from_which_on_all_is_recalled():
     assert (built.ladder(8) % 4 == 0).all()
 
 
-# the study ------------------------------------------------------------------------------------------------------------
+# the study ---------------------------------------------------------------------------------------
 
 
 def tiny(spec: Spec) -> Spec:

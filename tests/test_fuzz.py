@@ -1,4 +1,5 @@
-"""Mutated input at every door, a few of each, the same every time; `make test-long` has 10,000 of them.
+"""Mutated input at every door, a few of each, the same every time;
+`make test-long` has 10,000 of them.
 
 What the long version found, and what a hostile author of a store would try, is tested here by name.
 """
@@ -72,7 +73,9 @@ def test_ten_thousand_inputs_are_right_or_refused(door, modest):
 
 
 def test_the_harness_sees_what_it_should(monkeypatch):
-    """A door that reads outside, one that raises, one that talks too much, and one that lets markup through."""
+    """A door that reads outside, one that raises, one that talks too much,
+    and one that lets markup through.
+    """
 
     def leads_out(_, room):
         (room.parent / "outside" / "canary").read_text()
@@ -131,7 +134,14 @@ def test_nothing_unpickles_or_evaluates(file):
 
 
 def test_the_scan_can_fail():
-    bad = "import pickle\nfrom torch import load\nimport yaml\nnp.load(f, allow_pickle=True)\neval('1')\nexec('1')"
+    bad = (
+        "import pickle\n"
+        "from torch import load\n"
+        "import yaml\n"
+        "np.load(f, allow_pickle=True)\n"
+        "eval('1')\n"
+        "exec('1')"
+    )
     assert len(list(dangers(ast.parse(bad)))) == 6
 
 
@@ -294,14 +304,19 @@ def test_compiled_programs_do_not_come_with_a_store(stored, monkeypatch):
 
 def test_configurations_without_measure_are_refused():
     for make in (
-        lambda: ModelConfig(n_layers=10**9), lambda: ModelConfig(d_model=10**12, n_heads=7),
+        lambda: ModelConfig(n_layers=10**9),
+        lambda: ModelConfig(d_model=10**12, n_heads=7),
         lambda: Spec(task=Cycle(), n_evals=10**12),
-        lambda: Spec(task=Cycle(), steps=2**31), lambda: Corpus(name="x", characters="ab", counts=((0, 1, 10**400), (1, 0, 1))),
-        lambda: ModelConfig(**json.loads('{"self": 1}')), lambda: Spec.model_validate_json("[" * 9000),
+        lambda: Spec(task=Cycle(), steps=2**31),
+        lambda: Corpus(name="x", characters="ab", counts=((0, 1, 10**400), (1, 0, 1))),
+        lambda: ModelConfig(**json.loads('{"self": 1}')),
+        lambda: Spec.model_validate_json("[" * 9000),
         lambda: Spec.model_validate(7),
-        lambda: ModelConfig.model_validate({"a\nb": "x" * 10**6}), lambda: ModelConfig(norm="x" * 10**6),
-        lambda: Curve(steps=(1, 2), mean=(1,), low=(1,), high=(1,)), lambda: AttentionMap(tokens=("a",), weights=()),
-    ):  # fmt: skip
+        lambda: ModelConfig.model_validate({"a\nb": "x" * 10**6}),
+        lambda: ModelConfig(norm="x" * 10**6),
+        lambda: Curve(steps=(1, 2), mean=(1,), low=(1,), high=(1,)),
+        lambda: AttentionMap(tokens=("a",), weights=()),
+    ):
         with pytest.raises(UserError) as error:
             make()
         assert len(str(error.value).splitlines()) == 1
@@ -314,8 +329,18 @@ def test_what_a_terminal_would_obey_is_shown():
 
 def test_markdown_of_a_ledger_holds_no_tags():
     bad = "<script>x</script> | a < b"
-    entry = Entry(id=bad, statement=bad, source_figure=bad, criterion=bad, verdict="partly", value=None, interval=None, seeds=0,
-                  failed_seeds=0, sentence=bad)  # fmt: skip
+    entry = Entry(
+        id=bad,
+        statement=bad,
+        source_figure=bad,
+        criterion=bad,
+        verdict="partly",
+        value=None,
+        interval=None,
+        seeds=0,
+        failed_seeds=0,
+        sentence=bad,
+    )
     book = Ledger(
         study=bad,
         scale="quick",

@@ -1,7 +1,7 @@
 """The same Spec draws the same integers and trains to the same losses as when 0.1 was frozen.
 
-Two of these comparisons are seen to fail here, each for one small change: another order of a task's random
-bits, another update of an optimizer. `goldens.py` says what a changed number means.
+Two of these comparisons are seen to fail here, each for one small change: another order of a task's
+random bits, another update of an optimizer. `goldens.py` says what a changed number means.
 """
 
 import goldens

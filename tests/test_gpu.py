@@ -1,5 +1,5 @@
-"""What only a GPU can show. `make test-gpu` runs it, or `python tests/test_gpu.py`, which needs neither pytest nor anything else of
-the tests; without a GPU it says so in one line.
+"""What only a GPU can show. `make test-gpu` runs it, or `python tests/test_gpu.py`,
+which needs neither pytest nor anything else of the tests; without a GPU it says so in one line.
 
 Each test writes down the figures that it judges, and `python tests/test_gpu.py` prints them.
 """
@@ -55,7 +55,9 @@ else:
 
 
 def test_the_kernel_has_the_loss_and_gradient_of_the_plain_pass():
-    """Compiled by Triton, not interpreted; sizes that are padded and sizes that are not, with and without norms."""
+    """Compiled by Triton, not interpreted; sizes that are padded and sizes that are not,
+    with and without norms.
+    """
     for d_model, n_heads, norm, n_layers in (
         (16, 2, "none", 1),
         (32, 2, "none", 1),
@@ -116,11 +118,17 @@ def test_training_has_the_golden_losses_of_a_cpu():
 
 
 def test_a_seed_trains_the_same_alone_and_among_1024():
-    """Lanes do not touch each other; a large eps, since where a gradient is mere rounding Adam would follow its sign."""
+    """Lanes do not touch each other; a large eps,
+    since where a gradient is mere rounding Adam would follow its sign.
+    """
     spec = Spec(
-        task=Permutation(), model=ModelConfig(d_model=16, n_heads=2, d_mlp=32), optimizer=Adam(eps=1e-3), steps=200, batch=128,
+        task=Permutation(),
+        model=ModelConfig(d_model=16, n_heads=2, d_mlp=32),
+        optimizer=Adam(eps=1e-3),
+        steps=200,
+        batch=128,
         snapshots=2,
-    )  # fmt: skip
+    )
     together, apart = fit(spec, range(1024)), {}
     assert together.finished.all()
     for seed in (0, 511, 1023):
@@ -142,7 +150,9 @@ def test_what_is_drawn_is_what_a_cpu_draws():
 
 
 def test_a_stored_seed_is_trained_again_and_compared():
-    """On a GPU the start and the first loss to a tolerance; a program that is compiled anew may sum in another order."""
+    """On a GPU the start and the first loss to a tolerance;
+    a program that is compiled anew may sum in another order.
+    """
     spec = Spec(
         task=Permutation(), model=ModelConfig(d_model=16, n_heads=2, d_mlp=32), steps=200, batch=128
     )
@@ -157,9 +167,12 @@ def test_a_stored_seed_is_trained_again_and_compared():
 
 
 def test_a_block_that_does_not_fit_is_cut():
-    """A block of which the GPU says itself that it is too large is cut in two until it fits, and every seed is stored once."""
+    """A block of which the GPU says itself that it is too large is cut in two until it fits,
+    and every seed is stored once.
+    """
     free = jax.devices()[0].memory_stats()["bytes_limit"]
-    # weights, two moments and a gradient: so many seeds of this model fill the memory more than twice
+    # weights, two moments and a gradient:
+    # so many seeds of this model fill the memory more than twice
     model = ModelConfig(d_model=4096, n_heads=1, d_mlp=0)
     sizes = parameter_shapes(model, D_VOCAB, N_CTX).values()
     seeds = min(1024, 4 * (1 + free // (4 * 4 * sum(int(np.prod(size)) for size in sizes))))

@@ -1,4 +1,6 @@
-"""Population gradients: exact sums against every sequence listed, against finite differences and against a large sample."""
+"""Population gradients: exact sums against every sequence listed,
+against finite differences and against a large sample.
+"""
 
 from functools import partial
 from itertools import pairwise, product

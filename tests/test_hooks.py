@@ -66,7 +66,11 @@ def test_a_model_is_called_inside_of_jit_and_vmap():
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
-        ([], r"a prompt is one row of 1 to 7 whole numbers, or a batch of such rows, got float64 \(0,\)"),
+        (
+            [],
+            r"a prompt is one row of 1 to 7 whole numbers, or a batch of such rows, "
+            r"got float64 \(0,\)",
+        ),
         ([[]], r"got float64 \(1, 0\)"),
         ([[1, 2], [3]], r"got rows of \[2, 1\] tokens"),
         ([[[1]]], r"got int64 \(1, 1, 1\)"),
@@ -79,7 +83,7 @@ def test_a_model_is_called_inside_of_jit_and_vmap():
         ([[1, 5]], r"tokens are 0 to 4, got \[\[1, 5\]\]"),
         ([-1], "tokens are 0 to 4"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_prompt_is_one_line(prompt, message):
     for run in (PLAIN, PLAIN.run_with_cache, PLAIN.run_with_hooks, PLAIN.generate):
         with pytest.raises(UserError, match=message) as error:
@@ -165,7 +169,9 @@ def test_a_hook_at_every_site_sees_it_and_changes_it(site):
     ((name, value),) = seen
     assert name == site
     np.testing.assert_allclose(value, cache[site], atol=1e-6)
-    value = np.where(np.isfinite(value), value, 0) + np.linspace(0.5, 1.5, value.size).reshape(value.shape)  # fmt: skip
+    value = np.where(np.isfinite(value), value, 0) + np.linspace(0.5, 1.5, value.size).reshape(
+        value.shape
+    )
     hooked = PLAIN.run_with_hooks(BATCH, fwd_hooks=[(site, lambda _, hook: value)])
     close(hooked, PLAIN(BATCH, [ms.replace_site(site, value)]))
     assert not np.allclose(hooked, logits, atol=1e-4)
@@ -227,14 +233,26 @@ def test_what_a_hook_raises_comes_out_and_nothing_is_called_after_it():
         ({"fwd_hooks": [(lambda name: False, zero_head)]}, "unknown sites chosen by"),
         ({"fwd_hooks": [zero_head]}, "is no hook; allowed: pairs of a site's name"),
         ({"fwd_hooks": [("z0", 3)]}, "is no hook; allowed: pairs of a site's name"),
-        ({"fwd_hooks": [("z0", lambda value, hook: value[0])]}, r"returned float32 \(4, 2, 3\); allowed: numbers \(3, 4, 2, 3\), or None"),
-        ({"fwd_hooks": [("z0", lambda value, hook: "no")]}, "a hook at 'blocks.0.attn.hook_z' returned"),
-        ({"fwd_hooks": [("embed", lambda value, hook: hook.layer())]}, "'hook_embed' is in no layer"),
+        (
+            {"fwd_hooks": [("z0", lambda value, hook: value[0])]},
+            r"returned float32 \(4, 2, 3\); allowed: numbers \(3, 4, 2, 3\), or None",
+        ),
+        (
+            {"fwd_hooks": [("z0", lambda value, hook: "no")]},
+            "a hook at 'blocks.0.attn.hook_z' returned",
+        ),
+        (
+            {"fwd_hooks": [("embed", lambda value, hook: hook.layer())]},
+            "'hook_embed' is in no layer",
+        ),
         ({"bwd_hooks": []}, "no bwd_hooks; allowed: jax.grad"),
-        ({"reset_hooks_end": False}, "no keyword 'reset_hooks_end'; allowed: return_type, fwd_hooks"),
+        (
+            {"reset_hooks_end": False},
+            "no keyword 'reset_hooks_end'; allowed: return_type, fwd_hooks",
+        ),
         ({"return_type": "los"}, r"unknown return_type 'los' \(did you mean 'loss'\?\)"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_hook_is_one_line(arguments, message):
     with pytest.raises(UserError, match=message) as error:
         PLAIN.run_with_hooks(BATCH, **arguments)
@@ -263,13 +281,17 @@ def test_what_transformer_lens_takes_elsewhere_is_refused_by_name():
 
 
 def test_adding_on_paper():
-    """One more in the first dimension before the hidden unit: 1 more there, and .5 (-.5) from the unit."""
+    """One more in the first dimension before the hidden unit:
+    1 more there, and .5 (-.5) from the unit.
+    """
     site = "blocks.0.hook_resid_mid"
     model = on_paper()
     edit = ms.add_to_site(site, jnp.array([[1.0, 0.0]]), jnp.array([[False], [True]]))
     np.testing.assert_allclose(model([0, 1], [edit])[-1], [2.75 + 1.5, 0.75 - 0.5, 2.0 + 2.0])
     np.testing.assert_array_equal(model([0, 1], [edit])[0], model([0, 1])[0])
-    grown = jax.grad(lambda a: model(jnp.array([0, 1]), [ms.add_to_site(site, a)])[-1, 2])(jnp.zeros((1, 2)))  # fmt: skip
+    grown = jax.grad(lambda a: model(jnp.array([0, 1]), [ms.add_to_site(site, a)])[-1, 2])(
+        jnp.zeros((1, 2))
+    )
     np.testing.assert_allclose(grown, [[2.0, 0.0]])
 
 
@@ -366,7 +388,9 @@ def test_going_on_is_taking_the_likeliest_token_again_and_again(kind):
 
 
 def test_draws_follow_the_temperature():
-    """2,000 rows of one prompt: the first token drawn is as frequent as the model says, within four standard errors."""
+    """2,000 rows of one prompt: the first token drawn is as frequent as the model says,
+    within four standard errors.
+    """
     n = 2000
     key = jax.random.key(0)
     drawn_rows = PLAIN.generate([[1, 2]] * n, 1, temperature=2.0, key=key)
@@ -387,10 +411,13 @@ def test_draws_follow_the_temperature():
         ({"max_new_tokens": CTX}, r"max_new_tokens=7 after a prompt of 4; allowed: 0 to 3"),
         ({"max_new_tokens": -1}, r"max_new_tokens=-1"),
         ({"temperature": -1.0}, r"temperature=-1\.0; allowed: 0 or more"),
-        ({"max_new_tokens": 1, "temperature": 1.0}, r"draws tokens from a key, got none; allowed: key=jax\.random\.key"),
+        (
+            {"max_new_tokens": 1, "temperature": 1.0},
+            r"draws tokens from a key, got none; allowed: key=jax\.random\.key",
+        ),
         ({"top_k": 3}, "no keyword 'top_k'; allowed: max_new_tokens, temperature, key"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_generated_is_one_line(arguments, message):
     with pytest.raises(UserError, match=message):
         PLAIN.generate(BATCH, **({"max_new_tokens": 1} | arguments))

@@ -1,4 +1,6 @@
-"""Hops: the task against a walk by hand, hand-built weights and what breaks them, schedules, early read-outs, and every judge."""
+"""Hops: the task against a walk by hand, hand-built weights and what breaks them, schedules,
+early read-outs, and every judge.
+"""
 
 import itertools
 import math
@@ -99,13 +101,20 @@ def test_permutations_are_uniform_and_hidden_ones_move_everything():
 
 @pytest.mark.parametrize(
     ("fields", "message"),
-    [({"k": 3}, "k must be a power of two, got 3"), ({"n": 1}, "n: Input should be greater than or equal to 2, got 1"),
-     ({"schedule": ((1, (1, 1, 1)),)}, "begin at step 0 and later and later, got [1]"),
-     ({"schedule": ((0, (1, 1, 1)), (0, (1, 1, 1)))}, "begin at step 0 and later and later, got [0, 0]"),
-     ({"schedule": ((0, (1, 1)),)}, "a weight for each of 3 levels, not all 0, got (1.0, 1.0)"),
-     ({"schedule": ((0, (0, 0, 0)),)}, "a weight for each of 3 levels, not all 0"),
-     ({"schedule": ((0, (-1, 1, 1)),)}, "greater than or equal to 0"), ({"m": 3}, "unknown key of Hops 'm'")],
-)  # fmt: skip
+    [
+        ({"k": 3}, "k must be a power of two, got 3"),
+        ({"n": 1}, "n: Input should be greater than or equal to 2, got 1"),
+        ({"schedule": ((1, (1, 1, 1)),)}, "begin at step 0 and later and later, got [1]"),
+        (
+            {"schedule": ((0, (1, 1, 1)), (0, (1, 1, 1)))},
+            "begin at step 0 and later and later, got [0, 0]",
+        ),
+        ({"schedule": ((0, (1, 1)),)}, "a weight for each of 3 levels, not all 0, got (1.0, 1.0)"),
+        ({"schedule": ((0, (0, 0, 0)),)}, "a weight for each of 3 levels, not all 0"),
+        ({"schedule": ((0, (-1, 1, 1)),)}, "greater than or equal to 0"),
+        ({"m": 3}, "unknown key of Hops 'm'"),
+    ],
+)
 def test_bad_tasks_are_one_line(fields, message):
     with pytest.raises(UserError) as error:
         Hops(**fields)
@@ -143,7 +152,7 @@ def test_a_schedule_asks_what_its_stage_says():
     assert np.abs(np.bincount(asked) / 2000 - 1 / 3).max() < 5 * math.sqrt(0.25 / 2000)
 
 
-# the model ------------------------------------------------------------------------------------------------------------
+# the model ---------------------------------------------------------------------------------------
 
 CONFIG = ModelConfig(d_model=8, n_heads=2, n_layers=3, d_mlp=6, norm="pre", causal=False)
 
@@ -287,7 +296,7 @@ def test_old_specs_keep_their_names():
     assert Adam(warmup=3).digest() != Adam().digest() != Adam(clip=1.0).digest()
 
 
-# the optimizer --------------------------------------------------------------------------------------------------------
+# the optimizer -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])
@@ -308,10 +317,8 @@ def test_long_gradients_are_cut():
     rule = Adam(lr=0.1, clip=1.0, b2=0.5).transformation(5)
     same = Adam(lr=0.1, b2=0.5).transformation(5)
     states = [rule.init(params), same.init(params)]
-    for gradient in (
-        {"a": [3.0, 0.0], "b": [4.0]},
-        {"a": [0.3, 0.0], "b": [0.4]},
-    ):  # of length 5, and of length .5
+    # of length 5, and of length .5
+    for gradient in ({"a": [3.0, 0.0], "b": [4.0]}, {"a": [0.3, 0.0], "b": [0.4]}):
         full = {name: jnp.array(x) for name, x in gradient.items()}
         length = float(optax.tree.norm(full))
         cut = jax.tree.map(lambda x, length=length: x / max(length, 1.0), full)
@@ -323,7 +330,7 @@ def test_long_gradients_are_cut():
     )
 
 
-# hand-built weights ---------------------------------------------------------------------------------------------------
+# hand-built weights ------------------------------------------------------------------------------
 
 
 def right(task, world, contexts, edits=()):
@@ -377,20 +384,21 @@ def test_probes_read_what_the_written_model_knows():
     known = np.asarray(read_after(task, model, world)) == 1
     np.testing.assert_array_equal(known, np.eye(3, dtype=bool))
     intact = np.asarray(ablate_each_layer(task, model, world)) == 1
-    np.testing.assert_array_equal(
-        intact, np.tril(np.ones((3, 3), bool), -1)
-    )  # only what is read before the ablation
+    # only what is read before the ablation
+    np.testing.assert_array_equal(intact, np.tril(np.ones((3, 3), bool), -1))
     short = {name: x for name, x in model.params.items() if not name.startswith("blocks.2")}
     cut = by_level(task, Transformer(model.config.model_copy(update={"n_layers": 2}), short), world)
     assert cut[:2].tolist() == [1, 1]
     assert cut[2] < 0.6
 
 
-# judges on planted evals ----------------------------------------------------------------------------------------------
+# judges on planted evals -------------------------------------------------------------------------
 
 
 def looked_at(task, curves, steps=400, layers=None):
-    """A run of ten seeds whose evals, at every quarter, say this: number of hops -> a row for all seeds, or one for each."""
+    """A run of ten seeds whose evals, at every quarter, say this:
+    number of hops -> a row for all seeds, or one for each.
+    """
     model = ModelConfig(
         d_model=4, n_heads=1, n_layers=layers or task.levels, d_mlp=0, bias=False, causal=False
     )
@@ -405,10 +413,12 @@ K1, K2, K4 = (Hops(n=4, k=k) for k in (1, 2, 4))
 
 def hard_runs(four=CHANCE, two=SECOND, mixture=THIRD, long=400):
     return {
-        "hard/k=1": looked_at(K1, {1: FIRST}), "hard/k=2": looked_at(K2, {1: CHANCE, 2: two}),
-        "hard/k=4": looked_at(K4, {1: CHANCE, 2: CHANCE, 4: four}), "mixture/k=4": looked_at(K4, {1: FIRST, 2: SECOND, 4: mixture}),
+        "hard/k=1": looked_at(K1, {1: FIRST}),
+        "hard/k=2": looked_at(K2, {1: CHANCE, 2: two}),
+        "hard/k=4": looked_at(K4, {1: CHANCE, 2: CHANCE, 4: four}),
+        "mixture/k=4": looked_at(K4, {1: FIRST, 2: SECOND, 4: mixture}),
         "long/k=4": looked_at(K4, {1: CHANCE, 2: CHANCE, 4: four}, steps=long),
-    }  # fmt: skip
+    }
 
 
 def test_hard_training_fails_and_its_cost_is_compared_with_an_exponential():
@@ -443,9 +453,14 @@ def some(rows, n):
 
 @pytest.mark.parametrize(
     ("pure", "replay", "full", "quick"),
-    [(10, 10, "reproduced", "reproduced"), (9, 0, "reproduced", "reproduced"), (8, 10, "partly", "undecided"),
-     (0, 10, "partly", "undecided"), (1, 1, "refuted", "undecided")],
-)  # fmt: skip
+    [
+        (10, 10, "reproduced", "reproduced"),
+        (9, 0, "reproduced", "reproduced"),
+        (8, 10, "partly", "undecided"),
+        (0, 10, "partly", "undecided"),
+        (1, 1, "refuted", "undecided"),
+    ],
+)
 def test_a_curriculum_is_judged_by_its_pure_reading(pure, replay, full, quick):
     kinds = {"pure": pure, "replay": replay}
     runs = {
@@ -468,9 +483,10 @@ def test_a_curriculum_that_knew_and_lost_it_has_failed():
 @pytest.mark.parametrize(("n", "verdict"), [(10, "reproduced"), (5, "partly"), (1, "refuted")])
 def test_a_mixture_is_judged_by_its_share_of_seeds(n, verdict):
     runs = {
-        "hard/k=1": looked_at(K1, {1: FIRST}), "mixture/k=2": looked_at(K2, {1: FIRST, 2: SECOND}),
+        "hard/k=1": looked_at(K1, {1: FIRST}),
+        "mixture/k=2": looked_at(K2, {1: FIRST, 2: SECOND}),
         "mixture/k=4": looked_at(K4, {1: FIRST, 2: SECOND, 4: some([0.25, 0.3, 0.3, 0.4, 1], n)}),
-    }  # fmt: skip
+    }
     outcome = trained.by_mixture(evidence_of(runs))
     assert outcome.verdict == verdict
     if n == 10:
@@ -499,8 +515,9 @@ def test_the_order_is_judged_with_its_layers_and_its_control():
             "curriculum/shallow": looked_at(K4, {1: FIRST, 2: SECOND, 4: four_below}, layers=2),
         }
         measured = {
-            ("mixture/k=4", ablate_each_layer): np.full((SEEDS, 3, 3), silent), ("mixture/k=4", read_after): np.ones((SEEDS, 3, 3)),
-        }  # fmt: skip
+            ("mixture/k=4", ablate_each_layer): np.full((SEEDS, 3, 3), silent),
+            ("mixture/k=4", read_after): np.ones((SEEDS, 3, 3)),
+        }
         return order.layer_by_layer(evidence_of(runs, measured=measured))
 
     assert outcome().verdict == "reproduced"
@@ -514,11 +531,13 @@ def test_the_order_is_judged_with_its_layers_and_its_control():
         outcome(knows=7)
 
 
-# judges on written models -------------------------------------------------------------------------------------------------
+# judges on written models ------------------------------------------------------------------------
 
 
 def test_written_models_need_their_layers_in_order():
-    """H5, probed for real: weights that were written for the hidden permutations of each seed's world."""
+    """H5, probed for real: weights that were written
+    for the hidden permutations of each seed's world.
+    """
     task = Hops(n=3, k=4)
     spec = Spec(task=task, model=hop_model(task), steps=400, metrics="hops", n_evals=4, snapshots=1)
     worlds = planted(spec, 8).worlds()
@@ -534,7 +553,8 @@ def test_written_models_need_their_layers_in_order():
     np.testing.assert_array_equal(
         evidence.measure("mixture/k=4", read_after) == 1, np.tile(np.eye(3) == 1, (8, 1, 1))
     )
-    # the same weights in worlds of other seeds: what is read is no longer right, before anything is ablated
+    # the same weights in worlds of other seeds: what is read is no longer right,
+    # before anything is ablated
     moved = evidence_of(
         runs | {"mixture/k=4": planted(spec, 8, params=models[1:] + models[:1], metrics=curves)}
     )
@@ -548,7 +568,9 @@ SHAPES = ("hard/k=1", "hard/k=2", "mixture/k=4", "curriculum/shallow")
 
 @pytest.fixture(scope="module")
 def watched():
-    """What the study's watch reads in a silent model of each shape, and in written models of every k."""
+    """What the study's watch reads in a silent model of each shape,
+    and in written models of every k.
+    """
     found = {}
     for name in SHAPES:
         spec = STUDY.conditions("full")[name].spec
@@ -588,7 +610,9 @@ def test_silent_models_are_at_chance_and_written_ones_know_everything(watched):
     ],
 )
 def test_judges_of_trained_conditions_read_what_is_watched(kind, hard, mixed, taught, watched):
-    """H2, H3 and H4 on curves that begin at chance and end as the watch reads a silent or a written model."""
+    """H2, H3 and H4 on curves that begin at chance and end
+    as the watch reads a silent or a written model.
+    """
 
     def run(name, shape):
         spec = STUDY.conditions("full")[name].spec.model_copy(update={"steps": 400, "n_evals": 4})
@@ -598,11 +622,14 @@ def test_judges_of_trained_conditions_read_what_is_watched(kind, hard, mixed, ta
         )
 
     runs = {
-        "hard/k=1": run("hard/k=1", "hard/k=1"), "hard/k=2": run("hard/k=2", "hard/k=2"),
-        "hard/k=4": run("hard/k=4", "mixture/k=4"), "long/k=4": run("long/k=4", "mixture/k=4"),
+        "hard/k=1": run("hard/k=1", "hard/k=1"),
+        "hard/k=2": run("hard/k=2", "hard/k=2"),
+        "hard/k=4": run("hard/k=4", "mixture/k=4"),
+        "long/k=4": run("long/k=4", "mixture/k=4"),
         "mixture/k=4": run("mixture/k=4", "mixture/k=4"),
-        "curriculum/pure": run("curriculum/pure", "mixture/k=4"), "curriculum/replay": run("curriculum/replay", "mixture/k=4"),
-    }  # fmt: skip
+        "curriculum/pure": run("curriculum/pure", "mixture/k=4"),
+        "curriculum/replay": run("curriculum/replay", "mixture/k=4"),
+    }
     evidence = evidence_of(runs)
     needed = {test.claim.id: test.pick_conditions(runs) for test in STUDY.tests[1:4]}
     for claim, verdict in (("H2", hard), ("H3", taught), ("H4", mixed)):
@@ -610,7 +637,7 @@ def test_judges_of_trained_conditions_read_what_is_watched(kind, hard, mixed, ta
         assert (found.verdict, found.seeds) == (verdict, SEEDS), claim
 
 
-# the study ------------------------------------------------------------------------------------------------------------
+# the study ---------------------------------------------------------------------------------------
 
 
 def test_stages_share_out_what_they_should():

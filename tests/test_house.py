@@ -1,4 +1,6 @@
-"""The layout of the house: imports run downwards only, and every public function says its shapes."""
+"""The layout of the house: imports run downwards only,
+and every public function says its shapes.
+"""
 
 import ast
 from pathlib import Path
@@ -27,7 +29,8 @@ ORDER = (
 )
 LEVEL = {package: level for level, package in enumerate(ORDER)}
 FILES = sorted(HOME.rglob("*.py"))
-# parts of a study that belong to a higher package, which alone loads them (`mnemoscope.studies.folder`)
+# parts of a study that belong to a higher package, which alone loads them
+# (`mnemoscope.studies.folder`)
 HIGHER = {"drawings": "report", "pages": "report", "command": "cli"}
 
 
@@ -48,7 +51,9 @@ MODULES = {module_of(file) for file in FILES}
 
 
 def imported_modules(tree):
-    """The modules of ours that a file imports; `from mnemoscope import x` imports the module x, if there is one."""
+    """The modules of ours that a file imports; `from mnemoscope import x` imports the module x,
+    if there is one.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in MODULES)
@@ -92,7 +97,9 @@ def test_a_study_does_not_load_how_it_is_shown():
 
 
 def graph():
-    """Which modules each module imports when it is loaded: imports inside functions do not count."""
+    """Which modules each module imports when it is loaded:
+    imports inside functions do not count.
+    """
     found = {}
     for file in FILES:
         name = module_of(file)

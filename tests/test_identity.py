@@ -1,4 +1,5 @@
-"""One identity: nothing that trains otherwise passes for what is stored, and what is stored says who trained it.
+"""One identity: nothing that trains otherwise passes for what is stored,
+and what is stored says who trained it.
 
 Each of these was possible in 0.1, without a warning.
 """
@@ -155,8 +156,15 @@ def test_a_changed_constant_or_method_is_another_program(monkeypatch):
     ],
 )
 def test_what_is_changed_before_anything_else_is_loaded_is_another_program(change, name):
-    """Nothing that trains is loaded yet, so nobody but the import itself could have seen what stood there."""
-    script = f"{change}\nfrom mnemoscope.core.fingerprint import trained_by\nimport mnemoscope.training.loop\nprint(trained_by().replaced)"
+    """Nothing that trains is loaded yet,
+    so nobody but the import itself could have seen what stood there.
+    """
+    script = (
+        f"{change}\n"
+        "from mnemoscope.core.fingerprint import trained_by\n"
+        "import mnemoscope.training.loop\n"
+        "print(trained_by().replaced)"
+    )
     out = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout
@@ -240,7 +248,11 @@ from mnemoscope.training.worlds import world_hashes
 from mnemoscope.tasks import Permutation
 name = "permutation, pair tables"
 run = fit(goldens.CASES[name], goldens.SEEDS)
-print(json.dumps([run.losses.tolist(), world_hashes(Permutation(), [0, 1]).tolist(), trained_by().model_dump(mode="json")]))
+print(json.dumps([
+    run.losses.tolist(),
+    world_hashes(Permutation(), [0, 1]).tolist(),
+    trained_by().model_dump(mode="json"),
+]))
 """
 
 
@@ -340,7 +352,9 @@ def test_a_checkpoint_of_another_program_is_not_resumed(store, monkeypatch):
 
 
 def test_a_deleted_run_leaves_no_checkpoint_to_go_on_from(store, monkeypatch):
-    """The power goes between storing a block and dropping its checkpoint; then the run is deleted and trained anew."""
+    """The power goes between storing a block and dropping its checkpoint;
+    then the run is deleted and trained anew.
+    """
     monkeypatch.setattr(local._StoreCheckpointer, "is_due", lambda self: True)
     monkeypatch.setattr(local._StoreCheckpointer, "drop", lambda self: None)
     load_or_train(store, SPEC, range(2))
@@ -711,7 +725,8 @@ def test_a_damaged_row_of_0_1_stays_damaged(tmp_path):
     db = sqlite3.connect(folder / "index.sqlite3")
     with db:
         db.execute(
-            "UPDATE runs SET machine = 'a better one' WHERE first = 0 AND rowid = (SELECT min(rowid) FROM runs)"
+            "UPDATE runs SET machine = 'a better one' "
+            "WHERE first = 0 AND rowid = (SELECT min(rowid) FROM runs)"
         )
     db.close()
     assert [damage.why for damage in Store(folder).check()] == [

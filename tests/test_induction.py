@@ -1,4 +1,6 @@
-"""Memories in weights: written down by hand they are all recalled, drawn at random they are recalled by chance."""
+"""Memories in weights: written down by hand they are all recalled,
+drawn at random they are recalled by chance.
+"""
 
 from functools import partial
 
@@ -112,7 +114,9 @@ def test_heads_are_scored_by_what_they_look_at():
 
 
 def test_a_feed_forward_layer_that_holds_the_bigrams_is_at_zero():
-    """With embeddings and read-out the identity, W_F = log pi_b gives pi_b back; a flat one is ln N - entropy away."""
+    """With embeddings and read-out the identity, W_F = log pi_b gives pi_b back;
+    a flat one is ln N - entropy away.
+    """
     bigrams = np.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8], [1 / 3, 1 / 3, 1 / 3]])
     config = simplified_model(
         3, d_mlp=3, act="linear", mlp_layers=(1,), init=Init(identity=("*.attn.W_Q", "*.W_in"))

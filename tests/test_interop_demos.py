@@ -1,5 +1,6 @@
-"""The first cells of TransformerLens's Main Demo and Exploratory Analysis Demo, in their words, on a model of ours and on the same
-model there: what they compute agrees."""
+"""The first cells of TransformerLens's Main Demo and Exploratory Analysis Demo, in their words,
+on a model of ours and on the same model there: what they compute agrees.
+"""
 
 import warnings
 from functools import partial
@@ -15,7 +16,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pytest.importorskip(
         "transformer_lens",
-        reason="transformer-lens is not installed (the extra 'interop'): no second opinion on the model",
+        reason="transformer-lens is not installed (the extra 'interop'): "
+        "no second opinion on the model",
     )
 import torch
 from lens_models import BATCH, CONFIGS, drawn, hooked, same
@@ -60,9 +62,11 @@ def test_main_demo(tmp_path):
         for layer in range(mine.cfg.n_layers):
             for position in range(other.shape[1]):
                 temp_hook_fn = partial(residual_stream_patching_hook, position=position)
-                patched.append(mine.run_with_hooks(
-                    other, fwd_hooks=[(get_act_name("resid_pre", layer), temp_hook_fn)]
-                ))  # fmt: skip
+                patched.append(
+                    mine.run_with_hooks(
+                        other, fwd_hooks=[(get_act_name("resid_pre", layer), temp_hook_fn)]
+                    )
+                )
         said["patched"] = patched
         repeated_tokens = array([[1, 5, 2, 1, 5, 2], [4, 0, 3, 4, 0, 3]])
         score = np.zeros((mine.cfg.n_layers, mine.cfg.n_heads))
@@ -101,7 +105,9 @@ def test_main_demo(tmp_path):
 
 
 def test_exploratory_analysis_demo(tmp_path):
-    """Logit differences, direct logit attribution by layer and head, attention, patching by head."""
+    """Logit differences, direct logit attribution by layer and head, attention,
+    patching by head.
+    """
     model = drawn(CONFIGS["norm"])
     theirs = hooked(model, tmp_path / "model")
     found = {}
@@ -150,15 +156,17 @@ def test_exploratory_analysis_demo(tmp_path):
         patched = [
             mine.run_with_hooks(
                 tokens,
-                fwd_hooks=[(
-                    get_act_name("z", layer, "attn"),
-                    partial(patch_head_vector, head_index=head, clean_cache=corrupted_cache),
-                )],
+                fwd_hooks=[
+                    (
+                        get_act_name("z", layer, "attn"),
+                        partial(patch_head_vector, head_index=head, clean_cache=corrupted_cache),
+                    )
+                ],
                 return_type="logits",
             )
             for layer in range(mine.cfg.n_layers)
             for head in range(mine.cfg.n_heads)
-        ]  # fmt: skip
+        ]
         said["patched"] = array(np.stack([np.asarray(x) for x in patched]))
     for name, ours in found[True].items():
         their = found[False][name]

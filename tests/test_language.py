@@ -1,4 +1,6 @@
-"""Language models read from files: against loops in NumPy and Hugging Face's own code, damaged files, text as tokens."""
+"""Language models read from files: against loops in NumPy and Hugging Face's own code,
+damaged files, text as tokens.
+"""
 
 import json
 from importlib.util import find_spec
@@ -37,15 +39,34 @@ has_model = pytest.mark.skipif(
 )
 TOKENS = [3, 1, 4, 1, 5, 9, 2, 6]
 LLAMA = {
-    "model_type": "llama", "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "intermediate_size": 32, "vocab_size": 11, "max_position_embeddings": 16, "rope_theta": 100.0, "rms_norm_eps": 1e-5,
-    "hidden_act": "silu", "tie_word_embeddings": False,
-}  # fmt: skip
+    "model_type": "llama",
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 32,
+    "vocab_size": 11,
+    "max_position_embeddings": 16,
+    "rope_theta": 100.0,
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+}
 NEOX = {
-    "model_type": "gpt_neox", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
-    "vocab_size": 11, "max_position_embeddings": 16, "rotary_pct": 0.25, "rotary_emb_base": 100.0, "layer_norm_eps": 1e-5,
-    "hidden_act": "gelu", "tie_word_embeddings": False, "use_parallel_residual": True,
-}  # fmt: skip
+    "model_type": "gpt_neox",
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "vocab_size": 11,
+    "max_position_embeddings": 16,
+    "rotary_pct": 0.25,
+    "rotary_emb_base": 100.0,
+    "layer_norm_eps": 1e-5,
+    "hidden_act": "gelu",
+    "tie_word_embeddings": False,
+    "use_parallel_residual": True,
+}
 
 
 def llama_tensors(c, seed=0):
@@ -82,9 +103,13 @@ def neox_tensors(c, seed=0):
     for i in range(c["num_hidden_layers"]):
         at = f"gpt_neox.layers.{i}"
         pairs = {
-            "input_layernorm": (d,), "post_attention_layernorm": (d,), "attention.query_key_value": (3 * d, d),
-            "attention.dense": (d, d), "mlp.dense_h_to_4h": (m, d), "mlp.dense_4h_to_h": (d, m),
-        }  # fmt: skip
+            "input_layernorm": (d,),
+            "post_attention_layernorm": (d,),
+            "attention.query_key_value": (3 * d, d),
+            "attention.dense": (d, d),
+            "mlp.dense_h_to_4h": (m, d),
+            "mlp.dense_4h_to_h": (d, m),
+        }
         shapes |= {f"{at}.{n}.weight": s for n, s in pairs.items()} | {
             f"{at}.{n}.bias": s[:1] for n, s in pairs.items()
         }
@@ -128,7 +153,10 @@ def attention(queries, keys, values, group):
 
 
 def llama_loop(c, w, tokens, neighbors=False):
-    """A Llama in float64, one position at a time, straight from a file's matrices. `neighbors` turns 2i with 2i + 1."""
+    """A Llama in float64, one position at a time, straight from a file's matrices.
+
+    `neighbors` turns 2i with 2i + 1.
+    """
     w = {n: x.astype(float) for n, x in w.items()}
     h, kv = c["num_attention_heads"], c["num_key_value_heads"]
     dh = c["hidden_size"] // h
@@ -292,10 +320,19 @@ def write_gguf(path, config, tensors, kinds=("F32",), architecture="llama", leav
     import gguf
 
     ours = {
-        "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output", "input_layernorm": "attn_norm",
-        "q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output", "gate_proj": "ffn_gate",
-        "post_attention_layernorm": "ffn_norm", "up_proj": "ffn_up", "down_proj": "ffn_down",
-    }  # fmt: skip
+        "model.embed_tokens": "token_embd",
+        "model.norm": "output_norm",
+        "lm_head": "output",
+        "input_layernorm": "attn_norm",
+        "q_proj": "attn_q",
+        "k_proj": "attn_k",
+        "v_proj": "attn_v",
+        "o_proj": "attn_output",
+        "gate_proj": "ffn_gate",
+        "post_attention_layernorm": "ffn_norm",
+        "up_proj": "ffn_up",
+        "down_proj": "ffn_down",
+    }
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_context_length(config["max_position_embeddings"])
@@ -335,10 +372,11 @@ def write_gguf(path, config, tensors, kinds=("F32",), architecture="llama", leav
     return written
 
 
+# four-bit kinds come in blocks of 32 numbers
 WIDE = LLAMA | {
     "hidden_size": 64,
     "intermediate_size": 32,
-}  # four-bit kinds come in blocks of 32 numbers
+}
 
 
 @has_gguf
@@ -362,14 +400,21 @@ def test_every_site_has_its_axes(tmp_path, kind):
     model = read_model(folder(tmp_path / "m", config, tensors))
     c, (_, cache) = model.config, model.run_with_cache(TOKENS)
     sizes = {
-        "pos": 8, "key_pos": 8, "d_model": c.d_model, "head": 4, "kv_head": c.n_key_value_heads or c.n_heads, "d_head": c.d_head, "d_mlp": c.d_mlp,
-    }  # fmt: skip
+        "pos": 8,
+        "key_pos": 8,
+        "d_model": c.d_model,
+        "head": 4,
+        "kv_head": c.n_key_value_heads or c.n_heads,
+        "d_head": c.d_head,
+        "d_mlp": c.d_mlp,
+    }
     assert {n: x.shape for n, x in cache.items()} == {
         n: tuple(sizes[a] for a in axes.split()) for n, axes in c.sites().items()
     }
     assert ("blocks.0.hook_resid_mid" in list(cache)) == (kind == "llama")
     assert c.shapes() == {n: x.shape for n, x in model.params.items()}
-    # each head's own share, which the pass does not use unless it is edited, adds up to what it does use
+    # each head's own share, which the pass does not use unless it is edited,
+    # adds up to what it does use
     bias = model.params.get("blocks.1.attn.b_O", np.zeros(c.d_model))
     np.testing.assert_allclose(
         cache["result", 1].sum(axis=1) + bias[None], cache["attn_out", 1], rtol=1e-4, atol=1e-5
@@ -522,8 +567,21 @@ def test_merges_in_order():
     assert len(set(BYTES)) == 256
     assert [SMALL.vocabulary[i] for i in SMALL.encode("hello w")] == ["hell", "o", "Ġw"]
     assert SMALL.words("I'll pay  $12 for it's\n\nü²") == [
-        "I", "'ll", " pay", " ", " $", "1", "2", " for", " it", "'s", "\n", "\n", "ü", "²",
-    ]  # fmt: skip
+        "I",
+        "'ll",
+        " pay",
+        " ",
+        " $",
+        "1",
+        "2",
+        " for",
+        " it",
+        "'s",
+        "\n",
+        "\n",
+        "ü",
+        "²",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -585,8 +643,10 @@ def test_where_the_weights_are(tmp_path, monkeypatch):
     assert find_weights() is None
 
 
-STORY = """Once upon a time there was a little girl who lived in a small village near the forest. Every morning she went to the \
-well to fetch water, and on the way she talked to the birds."""
+STORY = (
+    "Once upon a time there was a little girl who lived in a small village near the forest. "
+    "Every morning she went to the well to fetch water, and on the way she talked to the birds."
+)
 
 
 def loss(model, tokenizer, text):
@@ -623,14 +683,18 @@ def test_the_real_model_continues_as_it_should(monkeypatch):
         tied=True,
     )
     known = {
-        "The capital of France is": " Paris", "Monday, Tuesday, Wednesday, Thursday,": " Friday", "The opposite of hot is": " cold",
-        "Once upon a": " time", "The first president of the United States was George": " Washington",
-    }  # fmt: skip
+        "The capital of France is": " Paris",
+        "Monday, Tuesday, Wednesday, Thursday,": " Friday",
+        "The opposite of hot is": " cold",
+        "Once upon a": " time",
+        "The first president of the United States was George": " Washington",
+    }
     for text, follows in known.items():
         logits, _ = model.run_with_cache(tokenizer.encode(text))
         assert tokenizer.decode([int(logits[-1].argmax())]) == follows
     assert loss(model, tokenizer, STORY) < 2.6
-    # with rows in the file's own order, neighbors, the model still makes some sense: only a loss tells
+    # with rows in the file's own order, neighbors, the model still makes some sense:
+    # only a loss tells
     params = {
         n: x[..., np.argsort(_rotary_permutation(64, 64))] if n.endswith(("W_Q", "W_K")) else x
         for n, x in model.params.items()

@@ -1,4 +1,6 @@
-"""The language study: its judges on a tiny model with planted habits, its verdicts, and what it says without weights."""
+"""The language study: its judges on a tiny model with planted habits, its verdicts,
+and what it says without weights.
+"""
 
 import json
 
@@ -84,9 +86,8 @@ def test_batches_come_back():
 
 
 WORDS = [
-    *dict.fromkeys(
-        w for pair in places.places() for name in pair for w in name.split()
-    ),  # a set has another order each time
+    # a set has another order each time
+    *dict.fromkeys(w for pair in places.places() for name in pair for w in name.split()),
     *pairs.COLORS,
     *pairs.ANIMALS,
     "the",
@@ -110,10 +111,19 @@ def folder(tmp_path_factory):
     vocabulary = {token: i for i, token in enumerate([*byte_characters(), *words])}
     d, layers = 24, 3
     config = {
-        "model_type": "llama", "hidden_size": d, "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "intermediate_size": 32, "vocab_size": len(vocabulary), "max_position_embeddings": 512, "rope_theta": 100.0,
-        "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": True,
-    }  # fmt: skip
+        "model_type": "llama",
+        "hidden_size": d,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 32,
+        "vocab_size": len(vocabulary),
+        "max_position_embeddings": 512,
+        "rope_theta": 100.0,
+        "rms_norm_eps": 1e-5,
+        "hidden_act": "silu",
+        "tie_word_embeddings": True,
+    }
     shapes = {"model.embed_tokens": (len(vocabulary), d), "model.norm": (d,)}
     for i in range(layers):
         at = f"model.layers.{i}"
@@ -155,9 +165,9 @@ def test_a_random_model_has_no_such_habits_and_everything_is_drawn(claim, subjec
         copying_heads, "verdict", lambda *given: asked.append(given) or judged(*given)
     )
     finding = found(claim, subject)
-    if (
-        claim == "L1"
-    ):  # what is taken away of no gain at all is anybody's guess, and so is the verdict between these two
+    # what is taken away of no gain at all is anybody's guess,
+    # and so is the verdict between these two
+    if claim == "L1":
         ((scores_high, gain, _, _),) = asked
         assert not scores_high
         assert abs(gain[0]) < 0.1 > abs(gain[1])
@@ -179,7 +189,9 @@ def test_a_random_model_has_no_such_habits_and_everything_is_drawn(claim, subjec
 
 
 def test_places_are_measured_with_another_matrix_in_place(subject, monkeypatch):
-    """At half the rank of the last layer's W_out: from the stream before it on, against the whole pass with other weights."""
+    """At half the rank of the last layer's W_out: from the stream before it on,
+    against the whole pass with other weights.
+    """
     import jax
 
     monkeypatch.setattr(places, "PARTS", (0.0, 0.5))
@@ -294,7 +306,8 @@ def test_a_model_of_the_users(folder, tmp_path):
     assert study.name == f"language@{folder.stem}-{study.fingerprint()[:8]}"
     with pytest.raises(
         UserError,
-        match="study 'walk' is not about a language model, so it takes no --model; allowed: language",
+        match="study 'walk' is not about a language model, so it takes no --model; "
+        "allowed: language",
     ):
         studies.run("walk", model=folder, store=tmp_path)
     with pytest.raises(UserError, match="there is no language model at"):

@@ -1,4 +1,6 @@
-"""Every row of the layer tables against plain NumPy, and what consumers of models say to rows that they do not have."""
+"""Every row of the layer tables against plain NumPy,
+and what consumers of models say to rows that they do not have.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -89,7 +91,9 @@ ROWS = {
 
 
 def model_of(fields, seed=0):
-    """A model whose parameters are nowhere at their neutral start, so that a forgotten one shows."""
+    """A model whose parameters are nowhere at their neutral start,
+    so that a forgotten one shows.
+    """
     config = ModelConfig(**{"d_model": 16, "n_heads": 4, "n_layers": 2, "d_mlp": 5} | fields)
     rng = np.random.default_rng(seed)
     params = {
@@ -248,8 +252,9 @@ def consumers():
 
 
 def test_a_new_activation_is_computed_or_refused_by_everybody(monkeypatch):
-    """What is added to the table is at once in the forward pass. Rewrites use the table and are right; consumers with
-    a table of their own refuse it by name."""
+    """What is added to the table is at once in the forward pass.
+    Rewrites use the table and are right; consumers with a table of their own refuse it by name.
+    """
     monkeypatch.setitem(ACTIVATIONS, "cubic", lambda x: x**3)
     task = Permutation(n_symbols=3)
     fields = {"d_model": 8, "n_heads": 1, "d_mlp": 7, "act": "cubic"}

@@ -1,4 +1,6 @@
-"""Names that were others in 0.1: stored Specs and arrays keep the old ones, nothing else may use them."""
+"""Names that were others in 0.1: stored Specs and arrays keep the old ones,
+nothing else may use them.
+"""
 
 import json
 
@@ -70,7 +72,8 @@ def test_what_0_1_did_not_have_is_stored_by_its_own_name():
     assert stored["gated_mlp"] is True
     assert ModelConfig.model_validate_json(config.canonical_json()) == config
     assert ModelConfig().canonical_json() == (
-        '{"bias":true,"d_mlp":64,"d_model":32,"frozen":[],"n_heads":2,"n_layers":1,"norm":"none","tied":false}'
+        '{"bias":true,"d_mlp":64,"d_model":32,"frozen":[],'
+        '"n_heads":2,"n_layers":1,"norm":"none","tied":false}'
     )
 
 

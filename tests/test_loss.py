@@ -1,4 +1,6 @@
-"""The loss in chunks of long sequences: the same as the plain pass, whatever is read, frozen or left out."""
+"""The loss in chunks of long sequences: the same as the plain pass, whatever is read,
+frozen or left out.
+"""
 
 from functools import partial
 
@@ -19,10 +21,16 @@ from mnemoscope.training import loss
 
 D_VOCAB, LENGTH, BATCH = 7, 16, 6
 
-shapes = st.fixed_dictionaries({
-    "d_model": st.sampled_from([3, 8]), "n_layers": st.integers(1, 3), "d_mlp": st.sampled_from([0, 5]), "bias": st.booleans(),
-    "act": st.sampled_from(["relu", "linear"]), "tied": st.booleans(),
-})  # fmt: skip
+shapes = st.fixed_dictionaries(
+    {
+        "d_model": st.sampled_from([3, 8]),
+        "n_layers": st.integers(1, 3),
+        "d_mlp": st.sampled_from([0, 5]),
+        "bias": st.booleans(),
+        "act": st.sampled_from(["relu", "linear"]),
+        "tied": st.booleans(),
+    }
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,7 +42,9 @@ def small_chunks():
 
 
 def drawn(config, seed, share):
-    """Parameters away from their start, and a batch of which a share is read; the first sequence reads nothing, the last all."""
+    """Parameters away from their start, and a batch of which a share is read;
+    the first sequence reads nothing, the last all.
+    """
     rng = np.random.default_rng(seed)
     sizes = parameter_shapes(config, D_VOCAB, LENGTH)
     params = {name: 0.5 * rng.normal(size=size) for name, size in sizes.items()}
@@ -97,7 +107,9 @@ def test_chunks_in_float32_round_no_worse_than_the_plain_pass(shape):
 
 
 def test_chunks_at_the_edge_of_few():
-    """Sequences in the order of what they read: a chunk of all, one of a position more than few, and one of just so many."""
+    """Sequences in the order of what they read: a chunk of all, one of a position more than few,
+    and one of just so many.
+    """
     config = ModelConfig(n_heads=1, **ONE)
     params, (tokens, targets, _) = drawn(config, 0, 1)
     few = int(loss.FEW * LENGTH)

@@ -1,4 +1,6 @@
-"""The memories study: its judges on small sizes, its shortcuts against the long way, and its spike against a derivative."""
+"""The memories study: its judges on small sizes, its shortcuts against the long way,
+and its spike against a derivative.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +41,9 @@ def all_drawn(claim, found):
 
 
 def test_errors_without_the_matrix_are_those_with_it(monkeypatch):
-    """Scores from the two Gram matrices against W itself, with all three weightings, and filled from draws."""
+    """Scores from the two Gram matrices against W itself, with all three weightings,
+    and filled from draws.
+    """
     monkeypatch.setattr(written, "WIDTHS", np.array([8, 40, 80]))
     found, joint = written._errors(jnp.array(3))
     keys = jax.random.split(jax.random.key(3))
@@ -127,7 +131,8 @@ def test_the_map_of_spikes_has_the_published_experiment_in_it():
         assert grid.values[grid.rows.index("0.95")][grid.columns.index("10")] == pytest.approx(
             read(taught.two_tokens(10.0)), rel=1e-3
         )
-    # inputs at right angles do not disturb each other: each loss is log(1 + exp(-z)) with z growing by 2 p rate / (1 + exp(z))
+    # inputs at right angles do not disturb each other:
+    # each loss is log(1 + exp(-z)) with z growing by 2 p rate / (1 + exp(z))
     z, p = np.zeros(2), np.array([0.75, 0.25])
     for _ in range(35):
         z = z + 2 * p * 1.0 / (1 + np.exp(z))
@@ -167,7 +172,8 @@ def test_capacity_and_optimizers_are_judged(monkeypatch):
         found.plots.curves[f"{name}"]
         for name in ("linear: trained", "all pairs: trained", "all pairs: written")
     )
-    # of fewer than a hundred pairs, 99% are all; but they are two programs, and a border may fall to either side
+    # of fewer than a hundred pairs, 99% are all; but they are two programs,
+    # and a border may fall to either side
     np.testing.assert_allclose(trained.mean, whole.mean, atol=0.5)
     assert max(by_hand.mean) < min(whole.mean)
     line = found.plots.curves["all pairs: published"]
@@ -197,13 +203,15 @@ def test_capacity_and_optimizers_are_judged(monkeypatch):
     assert {cell.batch for cell in asked} == {16, 64, 256, 1024}
 
 
-# verdicts on planted measurements -----------------------------------------------------------------------------------------
+# verdicts on planted measurements ----------------------------------------------------------------
 
 SEEDS = 10
 
 
 def drawn_by_size(table):
-    """A stand-in for many draws: the shares that were planted for the size that a judge asks about."""
+    """A stand-in for many draws: the shares that were planted
+    for the size that a judge asks about.
+    """
 
     def for_draws(probe, draws):
         (size,) = probe.__defaults__
@@ -224,17 +232,15 @@ def some(n, yes, no):
         (0.0, some(9, 0.99, 0.98), 0.49, "reproduced"),
         (0.99, some(8, 0.99, 0.98), 0.49, "partly"),
         (0.98, some(8, 0.99, 0.98), 0.49, "refuted"),
-        (
-            1.0,
-            some(10, 1.0, 0.0),
-            0.51,
-            "partly",
-        ),  # a memory that holds anything would be no memory
+        # a memory that holds anything would be no memory
+        (1.0, some(10, 1.0, 0.0), 0.51, "partly"),
         (0.98, some(10, 1.0, 0.0), 0.51, "refuted"),
     ],
 )
 def test_outer_products(quarter, as_many, too_many, verdict, monkeypatch):
-    """M1: of a quarter as many pairs as dimensions, of as many, and of a quarter of their square."""
+    """M1: of a quarter as many pairs as dimensions, of as many,
+    and of a quarter of their square.
+    """
     table = dict.fromkeys(written.SIZES, [0.7] * SEEDS)
     table |= {
         written.D // 4: [quarter] * SEEDS,

@@ -1,4 +1,6 @@
-"""The forward pass by other routes: plain NumPy, the gradient, itself under edits, and the fast rewrite."""
+"""The forward pass by other routes: plain NumPy, the gradient, itself under edits,
+and the fast rewrite.
+"""
 
 from functools import partial
 
@@ -38,13 +40,22 @@ D_VOCAB, N_CTX = 6, 9
 TOKEN_COUNTS, PAIR_TABLES, _ = REWRITES
 PROMPT = [2, 4, 5, 3, 4, 5, 3, 2, 2]
 
-# plain data; the model is built inside the test, since beartype draws random numbers and strategies must not
-shapes = st.fixed_dictionaries({
-    "n_heads": st.integers(1, 3), "width": st.integers(1, 5), "n_layers": st.integers(1, 2),
-    "d_mlp": st.sampled_from([0, 7]), "norm": st.sampled_from(["none", "pre", "post"]), "bias": st.booleans(),
-    "tied": st.booleans(), "unembed_bias": st.booleans(), "act": st.sampled_from(["relu", "linear"]),
-    "mlp_on": st.sampled_from([None, (), (0,)]),
-})  # fmt: skip
+# plain data; the model is built inside the test,
+# since beartype draws random numbers and strategies must not
+shapes = st.fixed_dictionaries(
+    {
+        "n_heads": st.integers(1, 3),
+        "width": st.integers(1, 5),
+        "n_layers": st.integers(1, 2),
+        "d_mlp": st.sampled_from([0, 7]),
+        "norm": st.sampled_from(["none", "pre", "post"]),
+        "bias": st.booleans(),
+        "tied": st.booleans(),
+        "unembed_bias": st.booleans(),
+        "act": st.sampled_from(["relu", "linear"]),
+        "mlp_on": st.sampled_from([None, (), (0,)]),
+    }
+)
 
 
 unusual = st.fixed_dictionaries(
@@ -149,7 +160,9 @@ def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
 
 @pytest.mark.parametrize(("apart", "exact"), [(70.0, True), (400.0, False)])
 def test_a_bag_of_tokens_whose_scores_lie_far_apart(apart, exact):
-    """Token 0 has by far the best score and is in the first sequence alone; the others must not be lost beside it."""
+    """Token 0 has by far the best score and is in the first sequence alone;
+    the others must not be lost beside it.
+    """
     config = ModelConfig(
         d_model=3, n_heads=1, d_mlp=0, bias=False, positions="none", attn_residual=False, tied=True
     )
@@ -159,7 +172,8 @@ def test_a_bag_of_tokens_whose_scores_lie_far_apart(apart, exact):
         for name, size in parameter_shapes(config, 4, 3).items()
     }
     params |= {"embed.W_E": jnp.asarray([[1.0, 0, 1], [0, 0.5, 1], [0, -0.5, 1], [0.0, 0, 1]])}
-    # q . k / sqrt(3) = 3^.5 apart x_0 3^-.5 = apart for token 0 and 0 for token 3, from which is asked
+    # q . k / sqrt(3) = 3^.5 apart x_0 3^-.5 = apart for token 0 and 0 for token 3,
+    # from which is asked
     keys = jnp.zeros((1, 3, 3)).at[0, 0, 2].set(3**0.5 * apart).at[0, 1, 2].set(1.0)
     params |= {"blocks.0.attn.W_Q": jnp.eye(3)[None], "blocks.0.attn.W_K": keys}
     tokens = jnp.array([[0, 1, 3], [1, 2, 3]])
@@ -216,9 +230,8 @@ def test_no_position_sees_the_future(shape):
         return forward(config, params, jnp.array(PROMPT), [replace_site("hook_embed", embedded)])[0]
 
     start = params["embed.W_E"][jnp.array(PROMPT)]
-    jacobian = jnp.abs(jax.jit(jax.jacrev(logits_of))(start)).sum(
-        axis=(1, 3)
-    )  # output position, input position
+    # output position, input position
+    jacobian = jnp.abs(jax.jit(jax.jacrev(logits_of))(start)).sum(axis=(1, 3))
     future = np.triu(np.ones((N_CTX, N_CTX), bool), 1)
     assert (np.asarray(jacobian)[future] == 0).all()
     # with a norm over one dimension nothing depends on anything, which is right and no leak
@@ -289,7 +302,8 @@ def test_names_that_match_nothing_raise():
     model = Transformer(config, shaken(config))
     with pytest.raises(
         UserError,
-        match=r"unknown site 'blocks.0.attn.hook_patern' \(did you mean 'blocks.0.attn.hook_pattern'",
+        match=r"unknown site 'blocks.0.attn.hook_patern' "
+        r"\(did you mean 'blocks.0.attn.hook_pattern'",
     ):
         model.run_with_cache(
             PROMPT, [replace_site("blocks.0.attn.hook_patern", jnp.zeros((2, 9, 9)))]
@@ -337,7 +351,9 @@ def test_impossible_shapes_say_what_is_allowed(fields, message):
 
 
 def loss_and_gradient(config, params, example, read, still, routes, dtype):
-    """Of the same numbers in float32 or float64, by each route: the loss, and the gradient of what is not frozen as one vector."""
+    """Of the same numbers in float32 or float64, by each route:
+    the loss, and the gradient of what is not frozen as one vector.
+    """
     with jax.enable_x64(dtype is np.float64):
         params = {name: jnp.asarray(value, dtype) for name, value in params.items()}
         batch = Example(*map(jnp.array, example[:2]), jnp.array(example[2], dtype))
@@ -398,7 +414,8 @@ BY_TOKEN = NARROW | {
     st.sampled_from([5, 9]),
 )
 def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, freeze, batch):
-    """1e-12 relative in float64 and 1e-6 in float32: the rewrite is exact, what is left is rounding.
+    """1e-12 relative in float64 and 1e-6 in float32: the rewrite is exact,
+    what is left is rounding.
 
     A norm over two or three units near zero loses digits in float32 on any route; there the two may
     lie apart by sixteen times what rounding the parameters to float32 once more would do to the
@@ -437,7 +454,8 @@ def test_the_fast_rewrite_has_the_same_loss_and_gradient(shape, seed, read, free
 def test_the_gpu_kernel_has_the_same_loss_and_gradient(shape, monkeypatch):
     """Interpreted, without a GPU; the sizes of the second and third have to be padded for Triton.
 
-    It computes in float32 alone: from float64's plain pass it may be four times as far as float32's plain pass is.
+    It computes in float32 alone: from float64's plain pass it may be
+    four times as far as float32's plain pass is.
     """
     d_model, n_heads, norm, n_layers = shape
     config = ModelConfig(d_model=d_model, n_heads=n_heads, norm=norm, n_layers=n_layers, d_mlp=8)
@@ -464,7 +482,9 @@ def test_the_gpu_kernel_has_the_same_loss_and_gradient(shape, monkeypatch):
 
 
 def test_the_gpu_kernel_leaves_what_it_cannot_hold_to_the_plain_route(monkeypatch):
-    """Tables of too many pairs, heads too wide for the memory that a program shares, broken chunks."""
+    """Tables of too many pairs, heads too wide for the memory that a program shares,
+    broken chunks.
+    """
     fits = {"n_pairs": 54, "d_head": 16, "batch": gpu_kernel.CHUNK}
     assert not gpu_kernel.applies(**fits), "no GPU"
     monkeypatch.setattr(gpu_kernel.jax, "default_backend", lambda: "gpu")
@@ -488,7 +508,8 @@ def test_attention_agrees_with_pytorch(heads):
         return [np.asarray(params[f"{at}.{kind}_{n}"]) for n in "QKV"]
 
     with torch.no_grad():
-        # ours is (head, d_model, d_head); theirs is (3 d_model, d_model), outputs first, heads within
+        # ours is (head, d_model, d_head); theirs is (3 d_model, d_model), outputs first,
+        # heads within
         theirs.in_proj_weight.copy_(
             torch.tensor(np.concatenate([w.transpose(0, 2, 1).reshape(8, 8) for w in packed("W")]))
         )

@@ -1,4 +1,6 @@
-"""Noise: the reader against brute force, truncation against NumPy, one gradient step against autodiff, and every judge."""
+"""Noise: the reader against brute force, truncation against NumPy,
+one gradient step against autodiff, and every judge.
+"""
 
 import itertools
 
@@ -50,7 +52,9 @@ def test_noise_follows_triggers_as_often_as_it_should():
 
 
 def test_the_reader_knows_noise_as_counting_does():
-    """Every output is weighed by how likely it makes the prefix; the next token is summed over them."""
+    """Every output is weighed by how likely it makes the prefix;
+    the next token is summed over them.
+    """
     (trigger,), bigrams = TASK.fixed_triggers, ABC.bigrams
 
     def step(z, following, output):
@@ -150,9 +154,8 @@ def test_one_step_writes_what_the_gradient_says():
     counts, y = draw(n, 40, rng)
 
     def loss(v, f):
-        logits = (
-            jnp.array(counts) @ v.T + f[None]
-        )  # one column of F: every sequence ends with the trigger
+        # one column of F: every sequence ends with the trigger
+        logits = jnp.array(counts) @ v.T + f[None]
         return -jnp.take_along_axis(
             jax.nn.log_softmax(logits, axis=1), jnp.array(y)[:, None], axis=1
         ).mean()
@@ -198,10 +201,15 @@ def curves(fed, attended):
 
 @pytest.mark.parametrize(
     ("fed", "attended", "verdict"),
-    [([0, 5, 5, 5, 5], [0, 0, 0, 5, 5], "reproduced"), ([0, 0, 0, 5, 5], [0, 5, 5, 5, 5], "refuted"),
-     ([0, 5, 5, 5, 0], [0, 0, 0, 5, 5], "refuted"), ([0, 5, 5, 5, 5], [0, 0, 0, 0.5, 0.5], "refuted"),
-     ([0, 5, 5, 5, 5], [0, 5, 5, 5, 5], "refuted"), ([0, 0.5, 0.5, 0.5, 0.5], [0, 0, 0, 5, 5], "refuted")],
-)  # fmt: skip
+    [
+        ([0, 5, 5, 5, 5], [0, 0, 0, 5, 5], "reproduced"),
+        ([0, 0, 0, 5, 5], [0, 5, 5, 5, 5], "refuted"),
+        ([0, 5, 5, 5, 0], [0, 0, 0, 5, 5], "refuted"),
+        ([0, 5, 5, 5, 5], [0, 0, 0, 0.5, 0.5], "refuted"),
+        ([0, 5, 5, 5, 5], [0, 5, 5, 5, 5], "refuted"),
+        ([0, 0.5, 0.5, 0.5, 0.5], [0, 0, 0, 5, 5], "refuted"),
+    ],
+)
 def test_early_and_late(fed, attended, verdict):
     assert (
         judges.early_and_late(evidence_of({"noisy": curves(fed, attended)}, "quick")).verdict
@@ -217,11 +225,13 @@ def test_early_and_late_in_some_seeds(n, verdict):
     assert judges.early_and_late(evidence_of({"noisy": run})).verdict == verdict
 
 
-# written models -----------------------------------------------------------------------------------------------------------
+# written models ----------------------------------------------------------------------------------
 
 
 def noisy_spec():
-    """The study's model, narrower, on a text of three characters, looked at three times and kept once."""
+    """The study's model, narrower, on a text of three characters,
+    looked at three times and kept once.
+    """
     spec = STUDY.conditions("full")["noisy"].spec
     model = spec.model.model_copy(update={"d_model": 64, "d_mlp": 64})
     task = TASK.model_copy(update={"length": 12})
@@ -231,10 +241,11 @@ def noisy_spec():
 
 
 def says(spec, attention, noise):
-    """An induction head that says the right answer so loudly, and a feed-forward layer that says noise so loudly.
+    """An induction head that says the right answer so loudly,
+    and a feed-forward layer that says noise so loudly.
 
-    Every embedding has an axis of its own: tokens from 0 on, then positions; layer 0 moves what it sees by 16 axes and layer 1
-    by 32, and answers are read from axis 48 on.
+    Every embedding has an axis of its own: tokens from 0 on, then positions;
+    layer 0 moves what it sees by 16 axes and layer 1 by 32, and answers are read from axis 48 on.
     """
     params = silent(spec)
     tokens, places, eye = spec.task.d_vocab, spec.task.n_ctx, np.eye(64, dtype=np.float32)
@@ -269,7 +280,8 @@ def looks():
 
 def test_margins_of_written_models_are_as_loud_as_they_were_written(looks):
     for (attention, noise), seen in looks.items():
-        # a trigger at the very first position takes itself for what followed it, and some of the attention
+        # a trigger at the very first position takes itself for what followed it,
+        # and some of the attention
         assert seen["margin of attention"] == pytest.approx(attention, abs=0.1 * attention)
         assert seen["margin of feed-forward"] == pytest.approx(noise, abs=1e-3)
     for noise in (0, 20):
@@ -301,9 +313,8 @@ def test_truncation_helps_whom_the_feed_forward_layer_distracts():
     assert (whole["P(noise)"][:4] > 0.9).all()
     assert (whole["accuracy"][:4] < 0.1).all()
     for name in judges.READ:
-        np.testing.assert_allclose(
-            gone[name], gone[name][0], rtol=1e-5
-        )  # without it, all are the same
+        # without it, all are the same
+        np.testing.assert_allclose(gone[name], gone[name][0], rtol=1e-5)
     assert (gone["P(noise)"] < 0.1).all()
     assert (gone["accuracy"] > 0.9).all()
     assert (whole["P(noise)"][4:] < gone["P(noise)"][4:]).all()
@@ -343,7 +354,7 @@ def test_truncation_is_judged_by_noise_and_by_right_answers(better, worse, verdi
         assert (outcome.verdict, outcome.value) == (verdict, better / (better + worse))
 
 
-# samples ------------------------------------------------------------------------------------------------------------------
+# samples -----------------------------------------------------------------------------------------
 
 
 def test_attention_needs_more_samples_than_the_feed_forward_layer():

@@ -1,4 +1,6 @@
-"""In a notebook: everything shows itself, nothing from outside becomes markup, and the example runs as it stands."""
+"""In a notebook: everything shows itself, nothing from outside becomes markup,
+and the example runs as it stands.
+"""
 
 import ast
 import json

@@ -1,4 +1,6 @@
-"""Probes on models whose answers are known: hand-made readers instead of trained ones, and counting in plain Python."""
+"""Probes on models whose answers are known: hand-made readers instead of trained ones,
+and counting in plain Python.
+"""
 
 import itertools
 from functools import partial
@@ -38,7 +40,9 @@ def trace_of(model, row):
 
 
 class Reader(Transformer):
-    """Answers like a model, from a rule on the prompt: what probes must say of it can be worked out by hand."""
+    """Answers like a model, from a rule on the prompt:
+    what probes must say of it can be worked out by hand.
+    """
 
     def __init__(self, rule):
         object.__setattr__(self, "rule", rule)
@@ -83,7 +87,8 @@ def test_a_reader_of_the_training_mappings_is_recognized(split):
     found = jax.jit(lambda split: skills.against_training(TASK, Reader(by_training), split))(split)
     np.testing.assert_allclose(found["mae_training"][:3], 0, atol=1e-5)
     assert float(found["mae_all"][2]) > 0.05
-    # counted by hand: at each step the most frequent fitting value of the training mappings, against the held-out one
+    # counted by hand: at each step the most frequent fitting value of the training mappings,
+    # against the held-out one
     trained = [tuple(int(x) for x in row) for row in split.train]
     hits = []
     for m in np.asarray(split.held_out).tolist():
@@ -109,9 +114,8 @@ def test_attention_roles_of_a_known_pattern():
     np.testing.assert_allclose(
         found["x_to_preceding_output"], [(1 + 1 / 2 + 1 / 3) / 3, 1], atol=1e-6
     )
-    np.testing.assert_allclose(
-        found["y_to_self"], [1 / 3, 1], atol=1e-6
-    )  # the first y has nothing else to look at
+    # the first y has nothing else to look at
+    np.testing.assert_allclose(found["y_to_self"], [1 / 3, 1], atol=1e-6)
     np.testing.assert_allclose(found["last_x_to_first_output"], [1 / 3, 0], atol=1e-6)
     np.testing.assert_allclose(
         unevenness(TASK, jnp.array([averaging, local])), [0, 2 / 3], atol=1e-6
@@ -134,9 +138,11 @@ def test_knock_outs_are_what_single_edits_give(model, split):
     means = means_of(split)
     alone_with = jax.jit(lambda edit: skills.both_skills(TASK, model, split, edit))
     edits = {
-        "none": [], "L0H1": [knock_out_head(CONFIG, 0, 1)], "L0 mlp": [knock_out_mlp(0)],
+        "none": [],
+        "L0H1": [knock_out_head(CONFIG, 0, 1)],
+        "L0 mlp": [knock_out_mlp(0)],
         "L0 attention": [knock_out_head(CONFIG, 0, 0), knock_out_head(CONFIG, 0, 1)],
-    }  # fmt: skip
+    }
     for name, edit in edits.items():
         for skill, value in alone_with(edit).items():
             assert float(out["zero"][skill][names.index(name)]) == pytest.approx(
@@ -153,7 +159,9 @@ def test_knock_outs_are_what_single_edits_give(model, split):
 
 
 def test_rows_of_outputs_cannot_matter_in_one_layer(model, split):
-    """Why R12's half about outputs attending to themselves is idle: forcing those rows changes no answer."""
+    """Why R12's half about outputs attending to themselves is idle:
+    forcing those rows changes no answer.
+    """
     forced = forced_patterns(TASK, model, split)
     assert forced["even"]["recall"].shape == (2,)
     prompt = jnp.array([1, 2, 2, 1, 3, 4, 4])
@@ -181,7 +189,9 @@ def test_over_seeds_is_one_seed_after_another(split):
 
 @pytest.mark.parametrize("repeat", [0.0, 0.3])
 def test_used_set_bound_by_enumeration(repeat):
-    """The best reader of the used set, found by counting what follows each used set in the task's own sequences."""
+    """The best reader of the used set,
+    found by counting what follows each used set in the task's own sequences.
+    """
     task = Permutation(n_symbols=4, repeat=repeat)
     listed = task.sequences(permutations(4))
     weight: dict = {}

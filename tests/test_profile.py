@@ -1,4 +1,6 @@
-"""The profile: its stages add up, its last loop is the training itself, and what it cannot do is said in a line."""
+"""The profile: its stages add up, its last loop is the training itself,
+and what it cannot do is said in a line.
+"""
 
 import io
 import json
@@ -49,7 +51,9 @@ def test_stages_add_up_to_the_step(monkeypatch, tmp_path):
 
 
 def test_every_stage_does_its_work():
-    """Each turn depends on what it claims to compute: the tokens, the loss, the gradient of every free parameter."""
+    """Each turn depends on what it claims to compute: the tokens, the loss,
+    the gradient of every free parameter.
+    """
     for_world, _, for_data = seed_keys(0)
     world, state = SMALL.task.world(key=for_world), start(SMALL, 0)
 
@@ -158,7 +162,9 @@ def test_a_profile_that_cannot_be(capsys):
 
 
 def test_a_known_spec_is_not_compiled_again_on_a_second_start(tmp_path):
-    """The persistent cache: a new process finds every program of a training that an earlier one compiled."""
+    """The persistent cache: a new process finds every program
+    of a training that an earlier one compiled.
+    """
     script = f"""
 import json, jax
 from pathlib import Path
@@ -172,7 +178,10 @@ jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
 from mnemoscope.training.spec import Spec
 from mnemoscope.training.compilation import programs
 programs(Spec.model_validate_json({SMALL.canonical_json()!r}), 2)
-print(json.dumps([within] + [events.count("/jax/compilation_cache/cache_" + kind) for kind in ("hits", "misses")]))
+print(json.dumps(
+    [within]
+    + [events.count("/jax/compilation_cache/cache_" + kind) for kind in ("hits", "misses")]
+))
 """
     (within, hits, misses), again = (json.loads(run_python(script)) for _ in range(2))
     assert within == 0.1, "what takes longer is worth a file"

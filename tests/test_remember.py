@@ -1,4 +1,6 @@
-"""Every judge of the permutation study, on models written by hand and on planted measurements at the borders of its rule."""
+"""Every judge of the permutation study,
+on models written by hand and on planted measurements at the borders of its rule.
+"""
 
 import math
 
@@ -33,10 +35,9 @@ def judged(claim, evidence):
     return STUDY.pick((claim,))[0].judge(evidence)
 
 
-# models written by hand ---------------------------------------------------------------------------------------------------
-#
-# Four symbols instead of five: every probe reads each of 5 x 24 held-out sequences instead of 24 x 120, and no rule that is
-# tested on these models counts symbols.
+# models written by hand --------------------------------------------------------------------------
+# Four symbols instead of five: every probe reads each of 5 x 24 held-out sequences instead of
+# 24 x 120, and no rule that is tested on these models counts symbols.
 
 FOUR = Permutation(n_symbols=4)
 SURE = 120.0  # a logit that settles an answer
@@ -58,10 +59,12 @@ class Directions:
 
 
 def written_eliminator(spec):
-    """One head that looks evenly at the outputs shown so far; each token that it finds there is ruled out.
+    """One head that looks evenly at the outputs shown so far;
+    each token that it finds there is ruled out.
 
-    The first query sees nothing but itself, and takes it for an output: five hidden units, which speak at the first position
-    alone, take that back. So every answer is the exact posterior of elimination, and nothing is ever recalled.
+    The first query sees nothing but itself, and takes it for an output: five hidden units, which
+    speak at the first position alone, take that back. So every answer is the exact posterior of
+    elimination, and nothing is ever recalled.
     """
     v, p = spec.task.n_symbols, silent(spec)
     at = Directions(token=v, output=1, first=1, used=v)
@@ -83,10 +86,12 @@ def written_eliminator(spec):
 
 
 def written_recaller(spec, local):
-    """Two heads that divide the work: head 0 eliminates as above, head 1 finds out whether the first pair is asked again.
+    """Two heads that divide the work: head 0 eliminates as above,
+    head 1 finds out whether the first pair is asked again.
 
-    The last query of head 1 looks at the first pair, at x1 with weight 3 if it asks for x1 and else with weight 1, at y1 with
-    weight 3 if it asks for y1 and else with weight 1. What it carries: m, its weight on x1, and how much of each token it saw.
+    The last query of head 1 looks at the first pair, at x1 with weight 3 if it asks for x1 and else
+    with weight 1, at y1 with weight 3 if it asks for y1 and else with weight 1. What it carries: m,
+    its weight on x1, and how much of each token it saw.
 
         asked for        m      token asked for    another token that was seen
         x1, not y1      3/4     3/4                y1: 1/4
@@ -94,11 +99,12 @@ def written_recaller(spec, local):
         y1, not x1      1/4     3/4
         neither         1/2     0
 
-    One set of hidden units speaks where m > .7, and most loudly for y1; another where m + what was seen of the token asked for
-    is more than 1.25, which is so in the first two rows. The second is much the weaker and decides the second row alone.
+    One set of hidden units speaks where m > .7, and most loudly for y1; another where m + what was
+    seen of the token asked for is more than 1.25, which is so in the first two rows. The second is
+    much the weaker and decides the second row alone.
 
-    `local` says where head 1 looks at all other positions, from where it changes no last answer: queries to the output just
-    before and outputs to themselves, or everything to the first pair.
+    `local` says where head 1 looks at all other positions, from where it changes no last answer:
+    queries to the output just before and outputs to themselves, or everything to the first pair.
     """
     v, p = spec.task.n_symbols, silent(spec)
     n = spec.task.n_ctx
@@ -184,7 +190,9 @@ def two_heads():
 
 
 def seeds_like(name, measured, counts):
-    """Evidence for one condition, read as the paper is, whose seeds are such models: (row, how many) for each kind."""
+    """Evidence for one condition, read as the paper is, whose seeds are such models:
+    (row, how many) for each kind.
+    """
     rows = [row for row, many in counts for _ in range(many)]
     planted_rows = {(name, probe): rows_of(found, rows) for probe, found in measured.items()}
     return evidence_of(measured=planted_rows, conditions={name: build_conditions("full")[name]})
@@ -204,9 +212,8 @@ def test_written_eliminators_eliminate_and_silent_models_do_not(
         verdict = "reproduced"
     outcome = judged(claim, evidence)
     assert outcome.verdict == verdict
-    if (
-        claim == "R6"
-    ):  # the eliminator is sure of the unused value; five tokens share the silent one's answer
+    # the eliminator is sure of the unused value; five tokens share the silent one's answer
+    if claim == "R6":
         expected = (eliminators + (SEEDS - eliminators) / 5) / SEEDS
         assert outcome.value == pytest.approx(expected)
 
@@ -217,7 +224,8 @@ def test_the_written_eliminators_output_is_the_posterior(one_head):
     assert outcome.value == pytest.approx(0, abs=1e-6)
     outcome = judged("R4", seeds_like(PLAIN, one_head, [(MUTE, SEEDS)]))
     assert outcome.verdict == "refuted"
-    # 1/5 for each of four symbols, where k values are left: |1/k - 1/5| for k of them and 1/5 for the others
+    # 1/5 for each of four symbols, where k values are left:
+    # |1/k - 1/5| for k of them and 1/5 for the others
     by_step = [(k * (1 / k - 1 / 5) + (4 - k) / 5) / 4 for k in (4, 3, 2, 1)]
     assert outcome.value == pytest.approx(np.mean(by_step))
 
@@ -269,7 +277,7 @@ def test_the_written_recaller_knows_the_first_pair_alone(two_heads):
     assert "Recall of pairs 1 2 3 4: 100% 0% 0% when only the first" in outcome.sentence
 
 
-# exact claims -------------------------------------------------------------------------------------------------------------
+# exact claims ------------------------------------------------------------------------------------
 
 
 def test_the_eliminators_loss_is_exact(monkeypatch):
@@ -334,17 +342,21 @@ def test_sequences_are_counted(monkeypatch):
     assert "11,520 trained and 2,880 held out; 1 mappings in both" in outcome.sentence
 
 
-# planted report cards -----------------------------------------------------------------------------------------------------
+# planted report cards ----------------------------------------------------------------------------
 
 
 def card(seeds=SEEDS, **entries):
-    """A report card of perfect seeds, but for what is given: a number, a number for each step or pair, or a row a seed."""
+    """A report card of perfect seeds, but for what is given:
+    a number, a number for each step or pair, or a row a seed.
+    """
     shapes = dict.fromkeys(("accuracy", "loss", "mae", "max_ae"), (seeds, STEPS))
     shapes |= dict.fromkeys(("recall", "p_unused", "says_unused", "recall_mae"), (seeds, STEPS - 1))
     shapes["repeat_loss"] = (seeds, STEPS - 1, STEPS)
     perfect = {"accuracy": 1.0, "recall": 1.0}
-    return {name: np.array(np.broadcast_to(entries.get(name, perfect.get(name, 0.0)), shape), float)
-            for name, shape in shapes.items()}  # fmt: skip
+    return {
+        name: np.array(np.broadcast_to(entries.get(name, perfect.get(name, 0.0)), shape), float)
+        for name, shape in shapes.items()
+    }
 
 
 def by_seed(*counts):
@@ -358,7 +370,9 @@ def some(n, yes, no):
 
 
 def cards(scale, chosen, also=None):
-    """Evidence in which these conditions have these report cards, and other probes read what is given."""
+    """Evidence in which these conditions have these report cards,
+    and other probes read what is given.
+    """
     measured = {(name, report_card): found for name, found in chosen.items()}
     return evidence_of(
         scale=scale, measured=measured | (also or {}), conditions=build_conditions(scale)
@@ -394,10 +408,8 @@ def test_step_five(plain, expected):
 
 def test_a_verdict_that_another_reading_does_not_share_is_partly():
     perfect, failed = card(), card(accuracy=0.9)
-    assert verdicts("R3", {PLAIN: perfect, POST: failed}) == (
-        "reproduced",
-        "partly",
-    )  # nothing else is read at quick
+    # nothing else is read at quick
+    assert verdicts("R3", {PLAIN: perfect, POST: failed}) == ("reproduced", "partly")
     assert verdicts("R3", {PLAIN: failed, POST: perfect}) == HALF_YET
     assert verdicts("R3", {PLAIN: perfect, POST: card(max_ae=0.02)}) == ("reproduced", "partly")
     assert (
@@ -477,7 +489,9 @@ def test_the_trap(says, expected):
     ],
 )
 def test_what_the_loss_shows(new, again, full):
-    """The losses of the model that cannot recall and of the one that can, with a new last pair and with x1 again."""
+    """The losses of the model that cannot recall and of the one that can,
+    with a new last pair and with x1 again.
+    """
     eliminates, recalls = (
         card(loss=x, repeat_loss=np.array([y, 9, 9, 9])[:, None])
         for x, y in zip(new, again, strict=True)
@@ -487,7 +501,7 @@ def test_what_the_loss_shows(new, again, full):
     assert judged("R7", cards("full", chosen)).value == pytest.approx(again[0] - again[1])
 
 
-# which sizes learn to recall ----------------------------------------------------------------------------------------------
+# which sizes learn to recall ---------------------------------------------------------------------
 
 
 def alike(name, found):
@@ -622,11 +636,13 @@ def test_other_pairs(first, others, expected):
     assert judged("R19", cards("full", chosen)).value == pytest.approx(others)
 
 
-# sizes of the vocabulary and of the model ---------------------------------------------------------------------------------
+# sizes of the vocabulary and of the model --------------------------------------------------------
 
 
 def by_rate(scale, rates, runs=None, recalled=None):
-    """Evidence for the claims that read the rate of elimination alone, a rate for all seeds or one for each."""
+    """Evidence for the claims that read the rate of elimination alone,
+    a rate for all seeds or one for each.
+    """
     measured = {
         (name, elimination_rate): np.broadcast_to(rate, SEEDS).astype(float)
         for name, rate in rates.items()
@@ -684,9 +700,10 @@ def test_storing_or_ruling(four, five, six, expected):
 )
 def test_dimensions(scale, works, width, verdict):
     names = {
-        each.spec.model.d_model: name for name, each in build_conditions(scale).items() if name.startswith("plain/d") and
-        name.count("/") == 1
-    }  # fmt: skip
+        each.spec.model.d_model: name
+        for name, each in build_conditions(scale).items()
+        if name.startswith("plain/d") and name.count("/") == 1
+    }
     assert list(names) == ([4, 8, 12, 16, 24] if scale == "full" else [8, 12, 16])
     rates = {name: some(works.get(d, 0), 0.99, 0.98)[:, 0] for d, name in names.items()}
     recalled = {
@@ -700,7 +717,7 @@ def test_dimensions(scale, works, width, verdict):
     assert "d32h2 100%" in outcome.sentence
 
 
-# where heads look, and what is lost without them --------------------------------------------------------------------------
+# where heads look, and what is lost without them -------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -739,10 +756,8 @@ def instead(kind, **changed):
 @pytest.mark.parametrize(
     ("kinds", "verdict"),
     [
-        (
-            [(AVERAGES, LOOKS_BACK, 5), (LOOKS_BACK, AVERAGES, 5)],
-            "reproduced",
-        ),  # whichever head it is
+        # whichever head it is
+        ([(AVERAGES, LOOKS_BACK, 5), (LOOKS_BACK, AVERAGES, 5)], "reproduced"),
         ([(AVERAGES, LOOKS_BACK, 8), (AVERAGES, AVERAGES, 2)], "partly"),
         ([(AVERAGES, AVERAGES, 5), (LOOKS_BACK, LOOKS_BACK, 5)], "refuted"),
         ([(AVERAGES, instead(LOOKS_BACK, y_to_self=0.89), 10)], "refuted"),
@@ -773,9 +788,11 @@ def test_where_heads_look_with_a_new_pair_settles_the_roles():
 
 
 def without(*kinds):
-    """Both skills with head 0, head 1, all attention and the feed-forward layer at their mean, for each kind of seed.
+    """Both skills with head 0, head 1, all attention and the feed-forward layer at their mean,
+    for each kind of seed.
 
-    Each kind is ((elimination, ...), (recall, ...), how many seeds). Set to zero, everything would be lost.
+    Each kind is ((elimination, ...), (recall, ...), how many seeds).
+    Set to zero, everything would be lost.
     """
     names = cases(build_conditions("full")[TWO].spec.model)
     assert names == ["none", "L0H0", "L0H1", "L0 attention", "L0 mlp"]
@@ -787,7 +804,9 @@ def without(*kinds):
 
 
 def of_masters(claim, scale, masters=SEEDS, **probed):
-    """The verdict when the first seeds of TWO master both skills by a hair and the rest fail one of them by as much."""
+    """The verdict when the first seeds of TWO master both skills by a hair
+    and the rest fail one of them by as much.
+    """
     found = card(recall=some(masters, 0.99, 0.98), accuracy=0.99)
     measured = {(TWO, report_card): found}
     measured |= {(TWO, getattr(heads, name)): value for name, value in probed.items()}
@@ -812,10 +831,8 @@ ONE_FOR_BOTH = ((0.2, 1.0, 0, 0), (0.2, 1.0, 0, 0))
         ([(DIVIDED[0], (0.9, 0.61, 0, 0), 10)], "refuted"),
         ([((0.6, 0.89, 0, 0), DIVIDED[1], 10)], "refuted"),
         ([(DIVIDED[0], (0.89, 0.6, 0, 0), 10)], "refuted"),
-        (
-            [((0.6, 0.6, 0, 0), (0.9, 0.9, 0, 0), 10)],
-            "refuted",
-        ),  # both for elimination, none for recall
+        # both for elimination, none for recall
+        ([((0.6, 0.6, 0, 0), (0.9, 0.9, 0, 0), 10)], "refuted"),
     ],
 )
 def test_division_of_work(kinds, verdict):

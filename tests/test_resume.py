@@ -1,4 +1,6 @@
-"""A block that was cut off goes on where it was kept, to the same bits; several processes share one store without double work."""
+"""A block that was cut off goes on where it was kept, to the same bits;
+several processes share one store without double work.
+"""
 
 import json
 import subprocess
@@ -22,14 +24,24 @@ SMALL = ModelConfig(d_model=8, n_heads=1, d_mlp=0)
 SPECS = {
     "adam": Spec(task=Permutation(n_symbols=3), model=SMALL, steps=40, batch=4, snapshots=5),
     "sgd, frozen": Spec(
-        task=Permutation(n_symbols=3), model=SMALL, steps=40, batch=4, snapshots=5,
-        optimizer=SGD(lr=0.1, momentum=0.9), unfreeze_at=(("*.W_O", 20),),
+        task=Permutation(n_symbols=3),
+        model=SMALL,
+        steps=40,
+        batch=4,
+        snapshots=5,
+        optimizer=SGD(lr=0.1, momentum=0.9),
+        unfreeze_at=(("*.W_O", 20),),
     ),
     "watched, with a schedule": Spec(
-        task=Hops(n=3, k=2, schedule=((0, (1.0, 0.0)), (20, (0.0, 1.0)))), steps=40, batch=4, metrics="hops", n_evals=8,
-        model=ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False), optimizer=Adam(warmup=10, clip=1.0),
+        task=Hops(n=3, k=2, schedule=((0, (1.0, 0.0)), (20, (0.0, 1.0)))),
+        steps=40,
+        batch=4,
+        metrics="hops",
+        n_evals=8,
+        model=ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False),
+        optimizer=Adam(warmup=10, clip=1.0),
     ),
-}  # fmt: skip
+}
 
 
 def same(one: Run, other: Run) -> None:
@@ -69,10 +81,8 @@ def always_kept(monkeypatch):
 
 @pytest.mark.parametrize("name", SPECS)
 def test_a_block_that_was_cut_off_goes_on_to_the_same_bits(name, tmp_path, always_kept):
-    spec, seeds = (
-        SPECS[name],
-        range(3),
-    )  # an odd number on an even number of devices: the last seed stands in
+    spec = SPECS[name]
+    seeds = range(3)  # an odd number on an even number of devices: the last seed stands in
     whole = load_or_train(Store(tmp_path / "whole"), spec, seeds)
     store = Store(tmp_path / "cut")
     for step in (10, 30):
@@ -121,14 +131,20 @@ from mnemoscope.store import Store
 from mnemoscope.tasks import Permutation
 from mnemoscope.training.loop import fit
 trained = []
-local.fit = lambda spec, seeds, **rest: trained.extend((spec.steps, s) for s in seeds) or fit(spec, seeds, **rest)
+local.fit = lambda spec, seeds, **rest: (
+    trained.extend((spec.steps, s) for s in seeds) or fit(spec, seeds, **rest)
+)
 local.BLOCK = 2
 store = Store(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
 for steps in (3, 4, 5):
     model = ModelConfig(d_model=4, n_heads=1, d_mlp=0)
-    load_or_train(Store(sys.argv[1]), Spec(task=Permutation(n_symbols=2), model=model, steps=steps, batch=2), range(6))
+    load_or_train(
+        Store(sys.argv[1]),
+        Spec(task=Permutation(n_symbols=2), model=model, steps=steps, batch=2),
+        range(6),
+    )
     for i in range(40):
         store.keep_finding(f"{sys.argv[2]} {steps} {i}", {"i": i})
         store.write_text(f"ledger/quick/{sys.argv[2]}.json", str(i))

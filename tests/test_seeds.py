@@ -1,4 +1,6 @@
-"""Seeds along an axis: what does not fit a device's memory is measured in smaller parts, or refused in one line."""
+"""Seeds along an axis: what does not fit a device's memory is measured in smaller parts,
+or refused in one line.
+"""
 
 import jax
 import jax.numpy as jnp

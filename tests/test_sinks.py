@@ -1,4 +1,6 @@
-"""Following a run: what a sink is told is what the run says, and the sinks write what they are told."""
+"""Following a run: what a sink is told is what the run says,
+and the sinks write what they are told.
+"""
 
 import struct
 import sys
@@ -17,9 +19,13 @@ from mnemoscope.training.sinks import sink_of
 from mnemoscope.training.spec import Spec
 
 SPEC = Spec(
-    task=Hops(n=3, k=2), model=ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False), steps=20, batch=4,
-    metrics="hops", n_evals=2,
-)  # fmt: skip
+    task=Hops(n=3, k=2),
+    model=ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=0, causal=False),
+    steps=20,
+    batch=4,
+    metrics="hops",
+    n_evals=2,
+)
 
 
 class Recorder:
@@ -87,7 +93,9 @@ def test_a_sink_is_told_of_seeds_that_diverge_and_of_the_end(tmp_path):
 
 
 def events(path):
-    """What a TensorBoard file holds: records of a length, its checksum, the data and its checksum."""
+    """What a TensorBoard file holds: records of a length, its checksum,
+    the data and its checksum.
+    """
     from tensorboardX.proto.event_pb2 import Event
 
     data, at = path.read_bytes(), 0
@@ -124,8 +132,12 @@ def test_wandb_is_offline_unless_asked(tmp_path, monkeypatch):
         def finish(self):
             said.append("finish")
 
+    def init(**rest):
+        said.append(rest)
+        return Run()
+
     fake = ModuleType("wandb")
-    fake.init = lambda **rest: said.append(rest) or Run()  # pyright: ignore[reportAttributeAccessIssue]
+    fake.init = init  # pyright: ignore[reportAttributeAccessIssue]
     monkeypatch.setitem(sys.modules, "wandb", fake)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     sink = sink_of("wandb", tmp_path / "follow")

@@ -1,4 +1,6 @@
-"""The site and its figures: made from what is on the disk, the same bytes each time, and nothing from elsewhere."""
+"""The site and its figures: made from what is on the disk, the same bytes each time,
+and nothing from elsewhere.
+"""
 
 import re
 import shutil
@@ -121,7 +123,8 @@ def test_every_series_of_every_claim_has_a_panel(study):
         if by_seed:
             dots = [panel for panel in drawn[claim] if panel.kind == "seeds"]
             shown = {name for panel in dots for name in panel.chosen(tuple(by_seed))}
-            # who masters both skills, and who divides the work, is counted in the sentence; the figure shows the skills
+            # who masters both skills, and who divides the work, is counted in the sentence;
+            # the figure shows the skills
             assert set(by_seed) - shown <= {"masters both", "divided"}, claim
             assert all(set(panel.published) <= shown for panel in dots), claim
 
@@ -182,7 +185,9 @@ def luminance(color):
     ids=["site", "explorer"],
 )
 def test_text_has_the_contrast_of_wcag_aa(text):
-    """4.5 to 1 for every color that text has, on the paper and on the band, in light and in dark."""
+    """4.5 to 1 for every color that text has, on the paper and on the band,
+    in light and in dark.
+    """
     light, dark = re.findall(r":root \{([^}]*)\}", text)
     for part in (light, dark):
         colors = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", part))
@@ -285,7 +290,8 @@ def test_a_grid_has_a_square_for_each_cell_and_prints_a_few():
     corners = [path.vertices[0].tolist() for path in squares.get_paths()]
     assert corners == [[c - 0.5, r - 0.5] for r in (0, 1) for c in (0, 1, 2)]
     full = 0.65
-    # zero is below a logarithmic scale, which runs from 1 to 1000 here; what was not measured has no color
+    # zero is below a logarithmic scale, which runs from 1 to 1000 here;
+    # what was not measured has no color
     rise = [0.04, 0.04, 0, 0.04 + (full - 0.04) / 3, 0.04 + (full - 0.04) * 2 / 3, full]
     np.testing.assert_allclose([color[3] for color in squares.get_facecolors()], rise, atol=1e-9)
     assert [text.get_text() for text in ax.texts] == ["0", "1", "-", "10", "100", "1000"]

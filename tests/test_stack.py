@@ -23,7 +23,9 @@ def beside(one_by_one, together):
     for alone, row in zip(one_by_one, together, strict=True):
         assert np.shape(alone) == np.shape(row)
         finite = np.isfinite(alone)
-        np.testing.assert_allclose(np.where(finite, row, 0), np.where(finite, alone, 0), atol=2e-5, rtol=1e-4)  # fmt: skip
+        np.testing.assert_allclose(
+            np.where(finite, row, 0), np.where(finite, alone, 0), atol=2e-5, rtol=1e-4
+        )
 
 
 def test_runs_and_caches(models):
@@ -36,7 +38,10 @@ def test_runs_and_caches(models):
     for name in caches[0]:
         beside([each[name] for each in caches], cache[name])
     beside([each["q_input", 0] for each in caches], cache["q_input", 0])
-    beside([each.accumulated_resid(apply_ln=True) for each in caches], cache.accumulated_resid(apply_ln=True))  # fmt: skip
+    beside(
+        [each.accumulated_resid(apply_ln=True) for each in caches],
+        cache.accumulated_resid(apply_ln=True),
+    )
     for pos_slice in (None, -1):
         for name in ("decompose_resid", "stack_head_results", "get_full_resid_decomposition"):
             asked = {"pos_slice": pos_slice, "apply_ln": True}
@@ -46,10 +51,15 @@ def test_runs_and_caches(models):
         answers = [2] if pos_slice is None else [2, [4, 0, 1] if tokens is BATCH else [4]]
         for answer in answers:
             beside(
-                [each.logit_attrs(x, answer, pos_slice=pos_slice) for each, x in zip(caches, parts, strict=True)],
+                [
+                    each.logit_attrs(x, answer, pos_slice=pos_slice)
+                    for each, x in zip(caches, parts, strict=True)
+                ],
                 cache.logit_attrs(whole, answer, pos_slice=pos_slice),
-            )  # fmt: skip
-    beside([each.stack_activation("resid_pre") for each in caches], cache.stack_activation("resid_pre"))  # fmt: skip
+            )
+    beside(
+        [each.stack_activation("resid_pre") for each in caches], cache.stack_activation("resid_pre")
+    )
     assert "seed" in repr(cache)
 
 
@@ -69,7 +79,22 @@ def test_losses_and_going_on():
 def test_weights_and_scores():
     models = [drawn(CONFIGS["layer norm"], seed) for seed in range(SEEDS)]
     stack = ms.Stack(models)
-    names = ["W_E", "W_pos", "W_U", "b_U", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_O", "W_in", "W_out", "b_in", "b_out"]  # fmt: skip
+    names = [
+        "W_E",
+        "W_pos",
+        "W_U",
+        "b_U",
+        "W_Q",
+        "W_K",
+        "W_V",
+        "W_O",
+        "b_Q",
+        "b_O",
+        "W_in",
+        "W_out",
+        "b_in",
+        "b_out",
+    ]
     for name in names:
         beside([getattr(model, name) for model in models], getattr(stack, name))
     beside([model.blocks[1].attn.W_K for model in models], stack.blocks[1].attn.W_K)
@@ -77,7 +102,10 @@ def test_weights_and_scores():
     beside([model.OV.norm() for model in models], stack.OV.norm())
     beside([model.QK[1, 0].AB for model in models], stack.QK[:, 1, 0].AB)
     for mode in "QKV":
-        beside([model.all_composition_scores(mode) for model in models], stack.all_composition_scores(mode))  # fmt: skip
+        beside(
+            [model.all_composition_scores(mode) for model in models],
+            stack.all_composition_scores(mode),
+        )
     beside([model.accumulated_bias(1) for model in models], stack.accumulated_bias(1))
     directions = [model.tokens_to_residual_directions([[1, 2]]) for model in models]
     beside(directions, stack.tokens_to_residual_directions([[1, 2]]))
@@ -107,9 +135,16 @@ def test_edits_and_hooks():
         # every seed is patched with its own
         _, other = stack.run_with_cache(BATCH[::-1] if tokens is BATCH else BATCH[1])
         patched = [
-            model(tokens, [ms.patch_site(site, model.run_with_cache(BATCH[::-1] if tokens is BATCH else BATCH[1])[1])])
+            model(
+                tokens,
+                [
+                    ms.patch_site(
+                        site, model.run_with_cache(BATCH[::-1] if tokens is BATCH else BATCH[1])[1]
+                    )
+                ],
+            )
             for model in models
-        ]  # fmt: skip
+        ]
         beside(patched, stack(tokens, [ms.patch_site(site, other)]))
 
 
@@ -142,8 +177,11 @@ def test_a_stack_is_a_sequence_of_models():
     for what, message in (
         (models[0], r"a Stack of one model; allowed: run\.models\(\)"),
         ([], "a Stack of 0 models that differ"),
-        ([models[0], drawn(CONFIGS["plain"])], "a Stack of 2 models that differ; allowed: models of one shape"),
-    ):  # fmt: skip
+        (
+            [models[0], drawn(CONFIGS["plain"])],
+            "a Stack of 2 models that differ; allowed: models of one shape",
+        ),
+    ):
         with pytest.raises(UserError, match=message):
             ms.Stack(what)
     with pytest.raises(UserError, match="tokens are 0 to"):

@@ -228,7 +228,9 @@ def filled(tmp_path):
 
 
 def test_no_flipped_byte_gives_a_wrong_number(filled):
-    """Each file, bytes all over it: what is read is what was written, or one line says that it is not."""
+    """Each file, bytes all over it: what is read is what was written,
+    or one line says that it is not.
+    """
     good, noticed, told, rng = everything(filled), {}, [], np.random.default_rng(0)
     for path in [
         p
@@ -273,8 +275,9 @@ def test_swapped_and_cut_files_are_noticed_and_repaired(filled, capsys):
     second.write_bytes(a)
     (filled / "ledger/quick/x.json").write_text("three\n")
     assert {(d.kind, d.why) for d in kept.check()} == {
-        ("run", "its bytes are not those that were written"), ("file", "its bytes are not those that were written"),
-    }  # fmt: skip
+        ("run", "its bytes are not those that were written"),
+        ("file", "its bytes are not those that were written"),
+    }
     assert len(kept.check()) == 3
     with pytest.raises(UserError, match="3 damaged; 'mnemoscope check --repair'"):
         stored_runs.check(store=filled)
@@ -286,7 +289,9 @@ def test_swapped_and_cut_files_are_noticed_and_repaired(filled, capsys):
 
 
 def test_a_ledger_that_was_changed_is_not_shown(store, capsys):
-    """Reading it for eyes is reading it, too; a folder without an index has nothing to hold it against."""
+    """Reading it for eyes is reading it, too;
+    a folder without an index has nothing to hold it against.
+    """
     ledger = {
         "study": "walk",
         "scale": "quick",
@@ -310,7 +315,9 @@ def test_a_ledger_that_was_changed_is_not_shown(store, capsys):
 
 
 def test_files_that_an_index_does_not_know_and_files_that_are_gone(filled):
-    """What the product itself advises, moving a damaged index away, leaves nothing that cannot be mended."""
+    """What the product itself advises, moving a damaged index away,
+    leaves nothing that cannot be mended.
+    """
     kept = Store(filled)
     kept.write_text("ledger/quick/once.json", "written once\n")
     (filled / "ledger/quick/once.json").unlink()
@@ -333,9 +340,9 @@ def test_a_check_beside_a_run_takes_nothing_for_damaged_that_is_being_written(fi
     def meanwhile(self, name):
         row = real(self, name)
         if not writes:
-            writes.extend(
-                "ab"
-            )  # another process writes the file twice between the look at the index and that at the file
+            # another process writes the file twice
+            # between the look at the index and that at the file
+            writes.extend("ab")
             for text in writes:
                 kept.write_text(name, text)
         return row
@@ -364,9 +371,8 @@ def test_a_repair_that_is_cut_off_forgets_nothing(filled, monkeypatch):
     assert kept.check() == []
     assert len(kept.rows()) == 2
     with sqlite3.connect(filled / "index.sqlite3") as db:
-        db.execute(
-            "UPDATE runs SET last = 1 << 62 WHERE first = 0"
-        )  # a row that would ask for more seeds than there are
+        # a row that would ask for more seeds than there are
+        db.execute("UPDATE runs SET last = 1 << 62 WHERE first = 0")
     db.close()
     stored_runs.check(repair=True, store=filled)
     assert kept.check() == []
@@ -386,35 +392,49 @@ def test_a_file_that_was_not_yet_renamed_still_counts(filled, monkeypatch):
     (filled / "ledger/quick/x.json").write_text("damaged\n")
     with pytest.raises(UserError, match="could not write"):
         kept.write_text("ledger/quick/x.json", "four\n")
-    with pytest.raises(
-        UserError, match=r"x.json .* is damaged"
-    ):  # a write that fails does not bless what was there
+    # a write that fails does not bless what was there
+    with pytest.raises(UserError, match=r"x.json .* is damaged"):
         kept.read_text("ledger/quick/x.json")
 
 
 def test_a_store_of_format_1_gets_its_checksums(tmp_path):
-    """The tables as version 0.1.0 made them, with one run, one that was cut, one finding and one ledger."""
+    """The tables as version 0.1.0 made them, with one run, one that was cut,
+    one finding and one ledger.
+    """
     kept = Store(tmp_path / "s")
     load_or_train(kept, SPEC, range(2))
     load_or_train(kept, SPEC, range(2, 4))
     rows = [
-        (r.spec, r.first, r.last, r.spec_json, f"runs/{r.spec}/{r.first}-{r.last}.safetensors", r.bytes, r.diverged,
-         r.seconds, r.made, r.machine)
+        (
+            r.spec,
+            r.first,
+            r.last,
+            r.spec_json,
+            f"runs/{r.spec}/{r.first}-{r.last}.safetensors",
+            r.bytes,
+            r.diverged,
+            r.seconds,
+            r.made,
+            r.machine,
+        )
         for r in kept.rows()
-    ]  # fmt: skip
+    ]
     for row, old in zip(kept.rows(), rows, strict=True):
         (tmp_path / "s" / row.file).rename(tmp_path / "s" / old[4])
     kept.db.close()
     (tmp_path / "s/index.sqlite3").unlink()
     (tmp_path / "s" / rows[1][4]).write_bytes(b"cut")
     db = sqlite3.connect(tmp_path / "s/index.sqlite3")
-    db.executescript("""
-CREATE TABLE IF NOT EXISTS runs (
-    spec TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, spec_json TEXT NOT NULL, file TEXT NOT NULL,
-    bytes INTEGER NOT NULL, diverged INTEGER NOT NULL, seconds REAL NOT NULL, made TEXT NOT NULL, machine TEXT NOT NULL,
-    PRIMARY KEY (spec, first, last)) STRICT;
-CREATE TABLE IF NOT EXISTS findings (key TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
-PRAGMA user_version=1;""")
+    db.executescript(
+        "\nCREATE TABLE IF NOT EXISTS runs (\n"
+        "    spec TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, "
+        "spec_json TEXT NOT NULL, file TEXT NOT NULL,\n"
+        "    bytes INTEGER NOT NULL, diverged INTEGER NOT NULL, seconds REAL NOT NULL, "
+        "made TEXT NOT NULL, machine TEXT NOT NULL,\n"
+        "    PRIMARY KEY (spec, first, last)) STRICT;\n"
+        "CREATE TABLE IF NOT EXISTS findings (key TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;\n"
+        "PRAGMA user_version=1;"
+    )
     with db:
         db.executemany("INSERT INTO runs VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
         db.execute("INSERT INTO findings VALUES ('a key', '{\"value\": 1}')")

@@ -1,4 +1,6 @@
-"""Verdicts: a planted true claim and a planted false one come out right, and too little evidence settles nothing."""
+"""Verdicts: a planted true claim and a planted false one come out right,
+and too little evidence settles nothing.
+"""
 
 import json
 import re
@@ -22,9 +24,13 @@ from mnemoscope.training.optimizers import Adam
 from mnemoscope.training.spec import Spec
 
 SPEC = Spec(
-    task=Permutation(n_symbols=3), model=ModelConfig(d_model=16, n_heads=1, d_mlp=32), optimizer=Adam(lr=0.01, schedule="cosine"),
-    steps=1000, batch=64, snapshots=2,
-)  # fmt: skip
+    task=Permutation(n_symbols=3),
+    model=ModelConfig(d_model=16, n_heads=1, d_mlp=32),
+    optimizer=Adam(lr=0.01, schedule="cosine"),
+    steps=1000,
+    batch=64,
+    snapshots=2,
+)
 WILD = SPEC.model_copy(update={"optimizer": Adam(lr=1e18), "steps": 20})
 
 
@@ -59,13 +65,17 @@ def claimed(name, needs, judge):
 
 
 PLANTED = Study(
-    name="planted", title="t", paper="s",
+    name="planted",
+    title="t",
+    paper="s",
     conditions=lambda scale: {"good": Condition(SPEC, 8), "wild": Condition(WILD, 8)},
     tests=(
-        claimed("P1", ("good",), eliminates), claimed("P2", ("good",), recalls), claimed("P3", ("wild",), any_answer),
+        claimed("P1", ("good",), eliminates),
+        claimed("P2", ("good",), recalls),
+        claimed("P3", ("wild",), any_answer),
         claimed("P4", (), any_answer),
     ),
-)  # fmt: skip
+)
 
 
 class Watch:
@@ -99,9 +109,8 @@ def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
     assert verdicts["P1"].verdict == "reproduced"
     assert verdicts["P1"].value == 1
     assert verdicts["P1"].seeds == 8
-    assert (
-        verdicts["P2"].verdict == "refuted"
-    )  # nothing repeats in training, so nothing teaches recall
+    # nothing repeats in training, so nothing teaches recall
+    assert verdicts["P2"].verdict == "refuted"
     assert verdicts["P3"].verdict == "undecided"  # whatever its judge says
     assert verdicts["P3"].failed_seeds == 8
     assert "8 of 8 seeds of wild diverged" in verdicts["P3"].sentence
@@ -116,8 +125,17 @@ def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
     data = json.loads((store.folder / "ledger/quick/planted.json").read_text())
     assert list(data) == ["study", "scale", "command", "hardware", "versions", "finished", "claims"]
     assert list(data["claims"][0]) == [
-        "id", "statement", "source_figure", "criterion", "verdict", "value", "interval", "seeds", "failed_seeds", "sentence",
-    ]  # fmt: skip
+        "id",
+        "statement",
+        "source_figure",
+        "criterion",
+        "verdict",
+        "value",
+        "interval",
+        "seeds",
+        "failed_seeds",
+        "sentence",
+    ]
     assert Ledger.model_validate(data) == ledger
     evidence = json.loads((store.folder / "ledger/quick/planted.evidence.json").read_text())
     assert len(evidence["P1"]["elimination"]) == 8
@@ -145,7 +163,9 @@ def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
 
 
 def test_the_ledger_is_that_of_the_last_command(store):
-    """Findings that are known already come into the ledger, and what was lost beside it is written again."""
+    """Findings that are known already come into the ledger,
+    and what was lost beside it is written again.
+    """
     few, many = (
         run_study(PLANTED, "quick", store, "c", seeds=n, claims=("P1",), watcher=Watch())
         for n in (4, 8)

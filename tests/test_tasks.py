@@ -1,4 +1,6 @@
-"""The permutation task against brute force: everything exact is found again by counting in plain Python."""
+"""The permutation task against brute force:
+everything exact is found again by counting in plain Python.
+"""
 
 import itertools
 import math
@@ -21,7 +23,9 @@ def split_of(task, seed=0):
 
 
 def brute_posterior(mappings, prefix, n):
-    """Count, among the mappings that fit the pairs so far, the values of the last x; None if none fits."""
+    """Count, among the mappings that fit the pairs so far, the values of the last x;
+    None if none fits.
+    """
     *pairs, last = [prefix[i : i + 2] for i in range(0, len(prefix), 2)]
     fitting = [m for m in mappings if all(m[x - 1] + 1 == y for x, y in pairs)]
     counts = Counter(m[last[0] - 1] + 1 for m in fitting)
@@ -138,7 +142,8 @@ def test_source_probabilities_sum_to_one(n, repeat, repeat_of):
         ({"repeat": -0.1}, "greater than or equal to 0"),
         (
             {"repeats": 0.1},
-            "unknown key of Permutation 'repeats' (did you mean 'repeat'?); allowed: kind, n_symbols",
+            "unknown key of Permutation 'repeats' (did you mean 'repeat'?); "
+            "allowed: kind, n_symbols",
         ),
         ({"repeat_of": "last"}, "'first' or 'any'"),
     ],

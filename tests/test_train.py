@@ -1,4 +1,6 @@
-"""Training by other routes: a Python loop, seeds alone, one golden step, and the number of compilations."""
+"""Training by other routes: a Python loop, seeds alone, one golden step,
+and the number of compilations.
+"""
 
 import re
 from functools import partial
@@ -33,9 +35,12 @@ from mnemoscope.training.step import (
 from mnemoscope.training.worlds import seed_keys
 
 SMALL = Spec(
-    task=Permutation(n_symbols=3, repeat=0.3), model=ModelConfig(d_model=8, n_heads=2, d_mlp=8), steps=70, batch=16,
+    task=Permutation(n_symbols=3, repeat=0.3),
+    model=ModelConfig(d_model=8, n_heads=2, d_mlp=8),
+    steps=70,
+    batch=16,
     snapshots=5,
-)  # fmt: skip
+)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -86,7 +91,8 @@ def test_one_step_is_adam_on_the_plain_gradient():
         ).mean()
 
     value, gradient = jax.jit(jax.value_and_grad(loss))(params)
-    # Adam's first step has m/sqrt(v) = g/|g|: each weight moves by lr against its gradient's sign (eps apart)
+    # Adam's first step has m/sqrt(v) = g/|g|: each weight moves by lr against its gradient's sign
+    # (eps apart)
     gradient = jax.device_get(gradient)
     expected = jax.tree.map(
         lambda p, g: p - 0.01 * g / (np.abs(g) + 1e-8), jax.device_get(params), gradient
@@ -163,7 +169,9 @@ def test_a_vector_of_parameters_comes_apart_as_it_was_joined():
 
 
 def test_no_core_gets_a_piece_of_anothers_step(monkeypatch):
-    """Without the option the loop's larger operations are cut into one piece a core (`mnemoscope.core.xla`)."""
+    """Without the option the loop's larger operations are cut into one piece a core
+    (`mnemoscope.core.xla`).
+    """
     spec = Spec(
         task=Permutation(), model=ModelConfig(d_model=32, n_heads=2, d_mlp=64), steps=1, batch=128
     )
@@ -204,9 +212,8 @@ def test_snapshots_and_observations_are_of_their_step():
     run = fit(SMALL, [0, 1], observe)
     assert SMALL.snapshot_steps() == (0, 1, 4, 17, 70)
     for snap, steps in enumerate(SMALL.snapshot_steps()[1:], 1):
-        if (
-            steps < SMALL.steps
-        ):  # the schedule is constant, so a shorter training is a prefix of the longer one
+        # the schedule is constant, so a shorter training is a prefix of the longer one
+        if steps < SMALL.steps:
             shorter = fit(SMALL.model_copy(update={"steps": steps}), [1])
             close(run.model(1, snap).params, shorter.model(1).params)
     norm = np.sqrt(sum(np.square(v[1, 2]).sum() for v in run.snapshots.values()))
@@ -291,7 +298,9 @@ def test_weights_that_the_last_step_made_infinite_are_noticed():
 
 
 def test_training_learns_what_the_oracle_knows():
-    """Three symbols without repeats: the loss comes near ln(3!)/3, elimination's, and not below the training floor."""
+    """Three symbols without repeats: the loss comes near ln(3!)/3, elimination's,
+    and not below the training floor.
+    """
     task = Permutation(n_symbols=3)
     spec = SMALL.model_copy(
         update={"task": task, "steps": 1500, "batch": 64, "optimizer": Adam(lr=1e-2)}
@@ -340,10 +349,17 @@ def test_asking_for_a_seed_that_was_not_run():
         fit(SMALL, [0]).model(9)
 
 
-specs = st.fixed_dictionaries({
-    "n_symbols": st.integers(2, 6), "repeat": st.sampled_from([0.0, 0.25]), "d_head": st.integers(1, 4),
-    "n_heads": st.integers(1, 4), "lr": st.floats(1e-5, 1), "steps": st.integers(1, 10**6), "snapshots": st.integers(1, 30),
-})  # fmt: skip
+specs = st.fixed_dictionaries(
+    {
+        "n_symbols": st.integers(2, 6),
+        "repeat": st.sampled_from([0.0, 0.25]),
+        "d_head": st.integers(1, 4),
+        "n_heads": st.integers(1, 4),
+        "lr": st.floats(1e-5, 1),
+        "steps": st.integers(1, 10**6),
+        "snapshots": st.integers(1, 30),
+    }
+)
 
 
 @settings(max_examples=50)
@@ -352,8 +368,10 @@ def test_a_spec_survives_its_json(fields):
     spec = Spec(
         task=Permutation(n_symbols=fields["n_symbols"], repeat=fields["repeat"]),
         model=ModelConfig(d_model=fields["d_head"] * fields["n_heads"], n_heads=fields["n_heads"]),
-        optimizer=Adam(lr=fields["lr"]), steps=fields["steps"], snapshots=fields["snapshots"],
-    )  # fmt: skip
+        optimizer=Adam(lr=fields["lr"]),
+        steps=fields["steps"],
+        snapshots=fields["snapshots"],
+    )
     again = Spec.model_validate_json(spec.canonical_json())
     assert again == spec
     assert hash(again) == hash(spec)
@@ -401,8 +419,15 @@ def test_sgd_is_the_rule_it_says():
 )
 def test_a_parameter_is_frozen_to_the_last_bit_until_it_is_unfrozen(optimizer):
     unfreeze_at = (("*.W_K", 6), ("embed.*", 3))
-    spec = Spec(task=Permutation(n_symbols=3), model=ModelConfig(d_model=4, d_mlp=4), optimizer=optimizer, steps=10, batch=4,
-                snapshots=20, unfreeze_at=unfreeze_at)  # fmt: skip
+    spec = Spec(
+        task=Permutation(n_symbols=3),
+        model=ModelConfig(d_model=4, d_mlp=4),
+        optimizer=optimizer,
+        steps=10,
+        batch=4,
+        snapshots=20,
+        unfreeze_at=unfreeze_at,
+    )
     run = fit(spec, range(2))
     steps = spec.snapshot_steps()
     for name, values in run.snapshots.items():

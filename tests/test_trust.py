@@ -1,4 +1,6 @@
-"""A store that was handed over, shared with others or on a bad disk: nothing is written elsewhere, nothing good is lost."""
+"""A store that was handed over, shared with others or on a bad disk:
+nothing is written elsewhere, nothing good is lost.
+"""
 
 import errno
 import os

@@ -1,4 +1,6 @@
-"""The walk is worked out again from its own printed numbers, line by line, for every kind of model."""
+"""The walk is worked out again from its own printed numbers, line by line,
+for every kind of model.
+"""
 
 import re
 
@@ -163,7 +165,7 @@ def test_the_rows_are_all_there_is():
         ("wide heads", "/ sqrt(3)", "/ sqrt(2)"),
         ("tied", "W_U = W_E^T", "W_U = W_E"),
     ],
-)  # fmt: skip
+)
 def test_the_line_test_can_fail(row, old, new):
     """A formula or a layout that is another one is noticed."""
     printed = printed_of(walk_of(row)[1], DIGITS)
@@ -174,7 +176,10 @@ def test_the_line_test_can_fail(row, old, new):
 
 
 def test_a_wrong_number_is_noticed():
-    lines = {name: (formula, values) for name, formula, values, _ in parsed(printed_of(walk_of("as it is")[1], 4))}  # fmt: skip
+    lines = {
+        name: (formula, values)
+        for name, formula, values, _ in parsed(printed_of(walk_of("as it is")[1], 4))
+    }
     known = {name: values for name, (_, values) in lines.items()}
     half = 0.5e-4
     again, moved = worked_out("E + P", known, half, {})
@@ -199,9 +204,13 @@ def test_a_cache_is_decomposed_like_a_walk():
         np.testing.assert_array_equal(part, found.components[name])
 
 
-@pytest.mark.parametrize("row", ["norm pre layer", "norm pre rms", "norm post layer", "norm post rms"])  # fmt: skip
+@pytest.mark.parametrize(
+    "row", ["norm pre layer", "norm pre rms", "norm post layer", "norm post rms"]
+)
 def test_the_sum_test_can_fail(row, monkeypatch):
-    """Parts of an RMS norm that lose their means, and of a layer norm that keep them, sum to something else."""
+    """Parts of an RMS norm that lose their means, and of a layer norm that keep them,
+    sum to something else.
+    """
     model, found = walk_of(row)
     other = {"layer": NORMS["rms"], "rms": NORMS["layer"]}
     monkeypatch.setattr(logit_attribution, "NORMS", other)
@@ -214,18 +223,40 @@ def test_the_sum_test_can_fail(row, monkeypatch):
 @pytest.mark.parametrize(
     ("row", "names"),
     [
-        ("as it is", ["embedding", "position", "head 0", "head 1", "attention's bias", "feed-forward", "read-out's bias"]),
-        ("Llama", ["embedding", *(f"head {i} of layer 0" for i in range(4)), "feed-forward of layer 0",
-                   *(f"head {i} of layer 1" for i in range(4)), "feed-forward of layer 1"]),
-        ("no residual", ["head 0", "head 1", "attention's bias", "feed-forward", "read-out's bias"]),
+        (
+            "as it is",
+            [
+                "embedding",
+                "position",
+                "head 0",
+                "head 1",
+                "attention's bias",
+                "feed-forward",
+                "read-out's bias",
+            ],
+        ),
+        (
+            "Llama",
+            [
+                "embedding",
+                *(f"head {i} of layer 0" for i in range(4)),
+                "feed-forward of layer 0",
+                *(f"head {i} of layer 1" for i in range(4)),
+                "feed-forward of layer 1",
+            ],
+        ),
+        (
+            "no residual",
+            ["head 0", "head 1", "attention's bias", "feed-forward", "read-out's bias"],
+        ),
         ("no attention", ["embedding", "feed-forward", "read-out's bias"]),
     ],
-)  # fmt: skip
+)
 def test_parts_are_those_that_the_model_has(row, names):
     assert list(walk_of(row)[1].components) == names
 
 
-# rows that somebody adds ---------------------------------------------------------------------------
+# rows that somebody adds -------------------------------------------------------------------------
 
 
 def test_an_activation_that_is_added_is_written_by_its_name(monkeypatch):
@@ -247,16 +278,20 @@ def test_an_attention_that_is_added_is_written_by_its_name(monkeypatch):
 def test_norms_and_positions_that_are_added_are_refused_by_name(monkeypatch):
     monkeypatch.setitem(NORMS, "scale", NormKind(False, True))
     model = model_of(config_of({"norm": "pre", "norm_type": "scale"}))
-    with pytest.raises(UserError, match=r"^the walk has no norm_type='scale' \(allowed: 'layer', 'rms'\)$"):  # fmt: skip
+    with pytest.raises(
+        UserError, match=r"^the walk has no norm_type='scale' \(allowed: 'layer', 'rms'\)$"
+    ):
         walk(model, [1, 0, 3], NAMES)
     config = config_of({})
     config.__dict__["positions"] = "alibi"  # no other way past the check of its table
     allowed = "'learned', 'none', 'sinusoidal', 'rotary'"
-    with pytest.raises(UserError, match=re.escape(f"the walk has no positions='alibi' (allowed: {allowed})")):  # fmt: skip
+    with pytest.raises(
+        UserError, match=re.escape(f"the walk has no positions='alibi' (allowed: {allowed})")
+    ):
         walk(Transformer(config, {}), [1, 0, 3], NAMES)
 
 
-# sentences -----------------------------------------------------------------------------------------
+# sentences ---------------------------------------------------------------------------------------
 
 
 def sentences(row):
@@ -269,19 +304,26 @@ def test_sentences_say_what_changed():
     config = ModelConfig(d_model=2, n_heads=1, d_mlp=0, bias=False)
     zero = np.zeros((1, 2, 2))
     params = {
-        "embed.W_E": np.eye(2), "pos_embed.W_pos": np.zeros((2, 2)), "unembed.W_U": np.eye(2),
-        "blocks.0.attn.W_Q": zero, "blocks.0.attn.W_K": zero, "blocks.0.attn.W_V": np.eye(2)[None],
+        "embed.W_E": np.eye(2),
+        "pos_embed.W_pos": np.zeros((2, 2)),
+        "unembed.W_U": np.eye(2),
+        "blocks.0.attn.W_Q": zero,
+        "blocks.0.attn.W_K": zero,
+        "blocks.0.attn.W_V": np.eye(2)[None],
         "blocks.0.attn.W_O": np.array([[[-2.0, 2.0], [2.0, -2.0]]]),
-    }  # fmt: skip
+    }
     model = Transformer(config, {k: jnp.asarray(v, jnp.float32) for k, v in params.items()})
     steps = walk(model, [0], ("A", "B")).steps
     assert (
         steps[0].sentence
         == "Each position starts as its token plus its place; read out now, the answers would be A."
     )
-    # the head sees A alone and carries (1, 0); W_O turns it into (-2, 2), and A + (-2, 2) = (-1, 2) is read as B
-    assert steps[-2].sentence == ("Attention pushes towards B after A (+2.00); read out now, the answers would be B (after A from "
-                                  "A to B).")  # fmt: skip
+    # the head sees A alone and carries (1, 0); W_O turns it into (-2, 2),
+    # and A + (-2, 2) = (-1, 2) is read as B
+    assert steps[-2].sentence == (
+        "Attention pushes towards B after A (+2.00); read out now, "
+        "the answers would be B (after A from A to B)."
+    )
     assert steps[-1].sentence == "The model says: after A comes B (95.3%)."
     assert 1 / (1 + np.exp(-3)) == pytest.approx(0.953, abs=5e-4)
 
@@ -293,7 +335,9 @@ def test_sentences_say_what_is_unusual():
     assert "; heads 0, 1, 2, 3 share keys and values; " in shared
     turned = sentences("rotary in part, halves")["Turn queries and keys by their positions"]
     assert "; the last 2 of 6 dimensions stay. " in turned
-    assert sentences("rotary")["Look up the tokens"].startswith("Each position starts as its token; ")  # fmt: skip
+    assert sentences("rotary")["Look up the tokens"].startswith(
+        "Each position starts as its token; "
+    )
     told = sentences("parallel")
     assert "it waits for the feed-forward layer" in told["What attention found"]
     assert "what attention found is added with it" in told["Feed forward, each position by itself"]
@@ -303,14 +347,25 @@ def test_sentences_say_what_is_unusual():
 
 def test_weights_that_are_no_shares_are_told_as_they_are():
     """Of scores 0 and relu nothing is seen; a negative weight may be the largest."""
-    config = ModelConfig(d_model=2, n_heads=1, d_mlp=0, bias=False, attention="relu", positions="none")  # fmt: skip
+    config = ModelConfig(
+        d_model=2, n_heads=1, d_mlp=0, bias=False, attention="relu", positions="none"
+    )
     zero = jnp.zeros((1, 2, 2))
     one = jnp.eye(2)
-    params = {"embed.W_E": one, "unembed.W_U": one, **{f"blocks.0.attn.W_{n}": zero for n in "QKVO"}}  # fmt: skip
+    params = {
+        "embed.W_E": one,
+        "unembed.W_U": one,
+        **{f"blocks.0.attn.W_{n}": zero for n in "QKVO"},
+    }
     steps = walk(Transformer(config, params), [0, 1], ("A", "B")).steps
     assert steps[2].sentence.startswith("The head looks, from the last position, at nothing; ")
     config = config.model_copy(update={"attention": "linear"})
-    params |= {"blocks.0.attn.W_Q": one[None], "blocks.0.attn.W_K": -jnp.diag(jnp.array([1.0, 3.0]))[None]}  # fmt: skip
+    params |= {
+        "blocks.0.attn.W_Q": one[None],
+        "blocks.0.attn.W_K": -jnp.diag(jnp.array([1.0, 3.0]))[None],
+    }
     steps = walk(Transformer(config, params), [0, 1], ("A", "B")).steps
     # the score of B for itself is 1 * -3
-    assert steps[2].sentence.startswith("The head looks, from the last position, most at 1 B (-3.00); ")  # fmt: skip
+    assert steps[2].sentence.startswith(
+        "The head looks, from the last position, most at 1 B (-3.00); "
+    )

@@ -92,7 +92,9 @@ def test_blocks_say_which_columns_they_have():
 @tries(6)
 @given(st.integers(0, 99), st.sampled_from(["none", "pre", "post"]))
 def test_regions_are_where_the_read_out_says_so(seed, norm):
-    """Random points of the frame: the region that holds one is that of the token with the largest logit."""
+    """Random points of the frame: the region that holds one
+    is that of the token with the largest logit.
+    """
     found = walk(flat(seed, norm=norm), [0, 1, 2], NAMES)
     drawn = plane(found)
     (w, b), rng = found.read_out, np.random.default_rng(seed)
@@ -116,7 +118,9 @@ def test_regions_are_where_the_read_out_says_so(seed, norm):
 
 
 def test_a_path_starts_where_the_stream_starts():
-    """With positions to add, it leaves the embedding for them; without, it leaves the embedding by what attention wrote."""
+    """With positions to add, it leaves the embedding for them;
+    without, it leaves the embedding by what attention wrote.
+    """
     more = plane(walk(flat(positions="sinusoidal"), [0, 1], NAMES))
     assert more.stages == ("position", "attention")
     for positions in ("none", "rotary"):
@@ -166,20 +170,34 @@ def test_names_are_never_markup():
 @pytest.mark.parametrize(
     ("formula", "in_latex", "on_a_page"),
     [
-        ("Q_0_h1 @ K_0_g0^T / sqrt(4)", r"Q_{\text{0,h1}}\,K_{\text{0,g0}}^{\top} / \sqrt{4}",
-         "Q<sub>0,h1</sub> K<sub>0,g0</sub><sup>T</sup> / √4"),
-        ("rms_norm(X, 1e-05) * w_N", r"\operatorname{rms\_norm}(X, 10^{-5})\odot w_{\text{N}}",
-         "rms_norm(X, 10<sup>-5</sup>) ⊙ w<sub>N</sub>"),
-        ("layer_norm(X, 2.5e-06)", r"\operatorname{layer\_norm}(X, 2.5 \cdot 10^{-6})",
-         "layer_norm(X, 2.5 · 10<sup>-6</sup>)"),
-        ("rotate(Q_h0, Phi)", r"\operatorname{rotate}(Q_{\text{h0}}, \Phi)",
-         "rotate(Q<sub>h0</sub>, Φ)"),
-        ("gelu_new(H_gate) * H_in + b_in",
-         r"\operatorname{gelu\_new}(H_{\text{gate}})\odot H_{\text{in}} + b_{\text{in}}",
-         "gelu_new(H<sub>gate</sub>) ⊙ H<sub>in</sub> + b<sub>in</sub>"),
+        (
+            "Q_0_h1 @ K_0_g0^T / sqrt(4)",
+            r"Q_{\text{0,h1}}\,K_{\text{0,g0}}^{\top} / \sqrt{4}",
+            "Q<sub>0,h1</sub> K<sub>0,g0</sub><sup>T</sup> / √4",
+        ),
+        (
+            "rms_norm(X, 1e-05) * w_N",
+            r"\operatorname{rms\_norm}(X, 10^{-5})\odot w_{\text{N}}",
+            "rms_norm(X, 10<sup>-5</sup>) ⊙ w<sub>N</sub>",
+        ),
+        (
+            "layer_norm(X, 2.5e-06)",
+            r"\operatorname{layer\_norm}(X, 2.5 \cdot 10^{-6})",
+            "layer_norm(X, 2.5 · 10<sup>-6</sup>)",
+        ),
+        (
+            "rotate(Q_h0, Phi)",
+            r"\operatorname{rotate}(Q_{\text{h0}}, \Phi)",
+            "rotate(Q<sub>h0</sub>, Φ)",
+        ),
+        (
+            "gelu_new(H_gate) * H_in + b_in",
+            r"\operatorname{gelu\_new}(H_{\text{gate}})\odot H_{\text{in}} + b_{\text{in}}",
+            "gelu_new(H<sub>gate</sub>) ⊙ H<sub>in</sub> + b<sub>in</sub>",
+        ),
         ("N2_0 @ W_QKV_0", r"N2_{\text{0}}\,W_{\text{QKV,0}}", "N2<sub>0</sub> W<sub>QKV,0</sub>"),
     ],
-)  # fmt: skip
+)
 def test_formulas_as_a_person_writes_them(formula, in_latex, on_a_page):
     assert equation(formula) == in_latex
     assert on_page(formula) == on_a_page
@@ -189,7 +207,9 @@ SET = ("as it is", "norm_eps", "attention relu causal True", "sinusoidal", "GPT-
 
 
 def test_every_formula_can_be_set():
-    """By Matplotlib's reader of TeX's mathematics, where there is no TeX; an unescaped name fails."""
+    """By Matplotlib's reader of TeX's mathematics, where there is no TeX;
+    an unescaped name fails.
+    """
     reader = pytest.importorskip("matplotlib.mathtext").MathTextParser("path")
     seen = set()
     for row in SET:

@@ -13,7 +13,9 @@ from mnemoscope.tasks import Cycle
 
 
 def test_the_published_statements_are_worked_out():
-    """The third direction is not read as C: its logits are .5150 + 1.75 * 1.2707 for A and .3778 - 1.75 * .6578 for C."""
+    """The third direction is not read as C:
+    its logits are .5150 + 1.75 * 1.2707 for A and .3778 - 1.75 * .6578 for C.
+    """
     assert [s.holds for s in published.inputs()] == [True] * 6
     assert [s.holds for s in published.readings()] == [True, True, False]
     a, c = 0.5150 + 1.75 * 1.2707, 0.3778 - 1.75 * 0.6578
@@ -40,7 +42,7 @@ def test_the_cycle_knows_its_answers():
     assert task.loss_floor() == 0
 
 
-# judges on planted models -------------------------------------------------------------------------------------------------
+# judges on planted models ------------------------------------------------------------------------
 
 OTHERS = (MLP, POST, PRE)
 
@@ -73,16 +75,16 @@ def learned(scale, lengths):
     return evidence_of(runs, scale)
 
 
-LARGE, SMALL, NONE = (
-    7.0,
-    6.0,
-    0.0,
-)  # sure enough for W1, right but not sure enough, and no answer at all
+LARGE = 7.0  # sure enough for W1
+SMALL = 6.0  # right but not sure enough
+NONE = 0.0  # no answer at all
 
 
 @pytest.fixture(scope="module")
 def cycles():
-    """What `cycle` reads in every condition: in the large, the small and the silent circle, and in silent other readings."""
+    """What `cycle` reads in every condition: in the large, the small and the silent circle,
+    and in silent other readings.
+    """
     evidence = learned("full", [LARGE, SMALL, NONE])
     return {name: evidence.measure(name, judges.cycle) for name in (ABC, *OTHERS)}
 
@@ -94,18 +96,22 @@ def test_losses_of_planted_circles_are_what_they_should_be(cycles):
     expected = [loss_on_a_circle(length) for length in (LARGE, SMALL, NONE)]
     np.testing.assert_allclose(found["loss"], expected, rtol=0.01)
     assert expected[2] == np.log(3)
-    np.testing.assert_allclose(
-        found["accuracy"], [1, 1, 1 / 3]
-    )  # a silent model says A, which is right for one token in three
+    # a silent model says A, which is right for one token in three
+    np.testing.assert_allclose(found["accuracy"], [1, 1, 1 / 3])
     for name in OTHERS:
         np.testing.assert_allclose(cycles[name]["loss"], np.log(3), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("large", "full", "quick"),
-    [(10, "reproduced", "reproduced"), (9, "reproduced", "reproduced"), (8, "partly", "undecided"),
-     (2, "partly", "undecided"), (1, "refuted", "undecided")],
-)  # fmt: skip
+    [
+        (10, "reproduced", "reproduced"),
+        (9, "reproduced", "reproduced"),
+        (8, "partly", "undecided"),
+        (2, "partly", "undecided"),
+        (1, "refuted", "undecided"),
+    ],
+)
 def test_learning_the_cycle_is_judged_by_its_loss(large, full, quick, cycles):
     """W1: right answers are not enough, and other readings have no say."""
     for rest in (1, 2):
@@ -125,8 +131,9 @@ def test_learning_the_cycle_is_judged_by_its_loss(large, full, quick, cycles):
 def looks_back(spec):
     """Knows every successor, but is right only while it looks at the first position.
 
-    Directions of the stream: three tokens, a mark of the first position, and a preference for A. Every position prefers A more
-    than it knows its successor; what stands at the first position takes the preference away.
+    Directions of the stream: three tokens, a mark of the first position, and a preference for A.
+    Every position prefers A more than it knows its successor; what stands at the first position
+    takes the preference away.
     """
     params = silent(spec)
     tokens, mark, prefers = np.arange(3), 3, 4
@@ -151,7 +158,9 @@ def looks_at_itself(spec):
 
 @pytest.fixture(scope="module")
 def five_dimensions():
-    """What `cycle` reads in three models of five dimensions, in which each thing has a direction of its own."""
+    """What `cycle` reads in three models of five dimensions,
+    in which each thing has a direction of its own.
+    """
     spec = build_conditions("full")[ABC].spec
     spec = spec.model_copy(update={"model": spec.model.model_copy(update={"d_model": 5})})
     models = [looks_at_itself(spec), looks_back(spec), silent(spec)]
@@ -160,7 +169,8 @@ def five_dimensions():
 
 def test_the_planted_models_need_what_they_should(five_dimensions):
     np.testing.assert_allclose(five_dimensions["accuracy"], [1, 1, 1 / 3])
-    # one token is followed by A, and the first of three positions looks at itself anyway: 1/3 + 2/3 * 1/3
+    # one token is followed by A, and the first of three positions looks at itself anyway:
+    # 1/3 + 2/3 * 1/3
     np.testing.assert_allclose(
         five_dimensions["accuracy last token"], [1, 1 / 3 + 2 / 3 * 1 / 3, 1 / 3], rtol=1e-6
     )

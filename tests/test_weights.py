@@ -1,4 +1,6 @@
-"""Weights under TransformerLens's names, circuits, scores and `cfg`, against the parameters themselves."""
+"""Weights under TransformerLens's names, circuits, scores and `cfg`,
+against the parameters themselves.
+"""
 
 import copy
 import pickle
@@ -46,7 +48,14 @@ def test_shared_keys_stand_once_for_each_head_and_missing_biases_are_zero():
         for head in range(4):
             np.testing.assert_array_equal(stacked[1, head], own[head // 2])
         np.testing.assert_array_equal(getattr(model.blocks[1].attn, name), stacked[1])
-    shapes = {"b_Q": (2, 4, 2), "b_K": (2, 4, 2), "b_O": (2, 8), "b_in": (2, 3), "b_out": (2, 8), "b_U": (VOCAB,)}  # fmt: skip
+    shapes = {
+        "b_Q": (2, 4, 2),
+        "b_K": (2, 4, 2),
+        "b_O": (2, 8),
+        "b_in": (2, 3),
+        "b_out": (2, 8),
+        "b_U": (VOCAB,),
+    }
     for name, shape in shapes.items():
         np.testing.assert_array_equal(getattr(model, name), np.zeros(shape))
     np.testing.assert_array_equal(model.blocks[0].attn.b_V, np.zeros((4, 2)))
@@ -97,10 +106,16 @@ def test_biases_add_up():
     attn = [p["blocks.0.attn.b_O"], 0, p["blocks.2.attn.b_O"]]
     mlp = [0, p["blocks.1.mlp.b_out"], p["blocks.2.mlp.b_out"]]
     for layer in range(4):
-        np.testing.assert_allclose(model.accumulated_bias(layer), sum(attn[:layer]) + sum(mlp[:layer]) + np.zeros(6), rtol=1e-6)  # fmt: skip
+        np.testing.assert_allclose(
+            model.accumulated_bias(layer),
+            sum(attn[:layer]) + sum(mlp[:layer]) + np.zeros(6),
+            rtol=1e-6,
+        )
         alone = model.accumulated_bias(layer, include_mlp_biases=False)
         np.testing.assert_allclose(alone, sum(attn[:layer]) + np.zeros(6), rtol=1e-6)
-    np.testing.assert_allclose(model.accumulated_bias(2, mlp_input=True), sum(attn) + mlp[1], rtol=1e-6)  # fmt: skip
+    np.testing.assert_allclose(
+        model.accumulated_bias(2, mlp_input=True), sum(attn) + mlp[1], rtol=1e-6
+    )
     for layer, mlp_input in ((4, False), (3, True), (-2, False), (-1, True)):
         with pytest.raises(UserError, match="allowed: 0 to "):
             model.accumulated_bias(layer, mlp_input)
@@ -132,25 +147,49 @@ def test_cfg_has_both_names():
     ("kind", "asked", "message"),
     [
         ("parts", lambda m: m.W_Q, "W_Q stacks all layers, but layer 1 of 3 has no attention"),
-        ("parts", lambda m: m.W_in, r"layer 0 of 3 has no feed-forward part; allowed: model\.blocks"),
+        (
+            "parts",
+            lambda m: m.W_in,
+            r"layer 0 of 3 has no feed-forward part; allowed: model\.blocks",
+        ),
         ("parts", lambda m: m.OV, "W_V stacks all layers"),
         ("parts", lambda m: m.W_pos, "positions='sinusoidal' has no W_pos"),
         ("plain", lambda m: m.W_gate, "no W_gate; allowed: gated_mlp=True"),
         ("plain", lambda m: m.all_composition_scores("q"), "unknown mode of composition 'q'"),
-        ("plain", lambda m: m.tokens_to_residual_directions(5), "answers are whole numbers from 0 to 4, got 5"),
-        ("plain", lambda m: m.tokens_to_residual_directions("a"), "answers are whole numbers from 0 to 4"),
+        (
+            "plain",
+            lambda m: m.tokens_to_residual_directions(5),
+            "answers are whole numbers from 0 to 4, got 5",
+        ),
+        (
+            "plain",
+            lambda m: m.tokens_to_residual_directions("a"),
+            "answers are whole numbers from 0 to 4",
+        ),
         ("plain", lambda m: m.blocks[0].attn.W_X, "unknown parameter 'blocks.0.attn.W_X"),
         ("parts", lambda m: m.blocks[0].mlp, "unknown parameter 'blocks.0.mlp"),
         ("parts", lambda m: m.blocks[1].attn.b_Q, "unknown parameter 'blocks.1.attn"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_there_is_one_line(kind, asked, message):
     with pytest.raises(UserError, match=message) as error:
         asked(drawn(CONFIGS[kind]))
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["to_tokens", "tokenizer", "add_hook", "reset_hooks", "cuda", "eval", "set_use_attn_result", "load_state_dict"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "to_tokens",
+        "tokenizer",
+        "add_hook",
+        "reset_hooks",
+        "cuda",
+        "eval",
+        "set_use_attn_result",
+        "load_state_dict",
+    ],
+)
 def test_what_stands_elsewhere_says_where(name):
     model = drawn(CONFIGS["plain"])
     assert not hasattr(model, name)

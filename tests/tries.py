@@ -1,4 +1,6 @@
-"""How many examples Hypothesis tries: few in `make test`, where each may compile a program, and many in `make test-long`."""
+"""How many examples Hypothesis tries: few in `make test`, where each may compile a program,
+and many in `make test-long`.
+"""
 
 from hypothesis import settings
 
@@ -6,5 +8,7 @@ WIDE = 10  # times as many
 
 
 def tries(few: int) -> settings:
-    """So many examples, always the same ones; under the profile `wide` many more, and new ones each time."""
+    """So many examples, always the same ones; under the profile `wide` many more,
+    and new ones each time.
+    """
     return settings(max_examples=few if settings().derandomize else WIDE * few)

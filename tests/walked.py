@@ -1,4 +1,6 @@
-"""What tests of the walk share: models of every kind, and a reader of what is printed that works each line out again in NumPy."""
+"""What tests of the walk share: models of every kind,
+and a reader of what is printed that works each line out again in NumPy.
+"""
 
 import re
 from contextlib import contextmanager
@@ -55,10 +57,18 @@ ROWS = {
     "gated": {"gated_mlp": True, "act": "silu"},
     "gated without activation": {"gated_mlp": True, "act": "linear", "bias": False},
     "groups of heads": {"n_heads": 4, "n_key_value_heads": 2},
-    "one key-value head": {"n_heads": 4, "n_key_value_heads": 1, "positions": "rotary", "d_head": 2},
+    "one key-value head": {
+        "n_heads": 4,
+        "n_key_value_heads": 1,
+        "positions": "rotary",
+        "d_head": 2,
+    },
     "parallel": {"parallel_attn_mlp": True},
     "parallel, each alone": {
-        "parallel_attn_mlp": True, "n_layers": 2, "attn_layers": (0,), "mlp_layers": (1,),
+        "parallel_attn_mlp": True,
+        "n_layers": 2,
+        "attn_layers": (0,),
+        "mlp_layers": (1,),
     },
     "no residual": {"attn_residual": False},
     "no residual, later": {"attn_residual": False, "n_layers": 2, "attn_layers": (1,)},
@@ -71,19 +81,34 @@ ROWS = {
     # the models that these fields were made for
     "GPT-2": {"norm": "pre", "act": "gelu_new", "n_layers": 2, "tied": True, "unembed_bias": False},
     "GPT-J": {
-        **PARTLY, "rotary_adjacent_pairs": True, "norm": "pre", "act": "gelu_new",
+        **PARTLY,
+        "rotary_adjacent_pairs": True,
+        "norm": "pre",
+        "act": "gelu_new",
         "parallel_attn_mlp": True,
     },
     "GPT-NeoX": {
-        **PARTLY, "norm": "pre", "act": "gelu", "parallel_attn_mlp": True, "n_layers": 2,
+        **PARTLY,
+        "norm": "pre",
+        "act": "gelu",
+        "parallel_attn_mlp": True,
+        "n_layers": 2,
         "unembed_bias": False,
     },
     "Llama": {
-        "n_heads": 4, "n_key_value_heads": 2, "d_head": 2, "positions": "rotary", "norm": "pre",
-        "norm_type": "rms", "norm_eps": 1e-6, "act": "silu", "gated_mlp": True, "bias": False,
+        "n_heads": 4,
+        "n_key_value_heads": 2,
+        "d_head": 2,
+        "positions": "rotary",
+        "norm": "pre",
+        "norm_type": "rms",
+        "norm_eps": 1e-6,
+        "act": "silu",
+        "gated_mlp": True,
+        "bias": False,
         "n_layers": 2,
     },
-}  # fmt: skip
+}
 
 
 def config_of(changes):
@@ -111,7 +136,9 @@ def walk_of(row, prompt=(1, 0, 3, 2)):
 
 @contextmanager
 def whole_passes():
-    """A forward pass is one program here: operation by operation, each shape would be compiled a hundred times."""
+    """A forward pass is one program here: operation by operation,
+    each shape would be compiled a hundred times.
+    """
     with pytest.MonkeyPatch.context() as quick:
         quick.setattr("mnemoscope.models.transformer.forward", jax.jit(forward, static_argnums=0))
         quick.setattr("mnemoscope.probes.walk_lines.unembed", jax.jit(unembed, static_argnums=0))
@@ -131,7 +158,9 @@ def rms_norm(x, eps):
 
 
 def angles(n, dims, base):
-    return np.array([[p * base ** (-2 * i / dims) for i in range((dims + 1) // 2)] for p in range(n)])  # fmt: skip
+    return np.array(
+        [[p * base ** (-2 * i / dims) for i in range((dims + 1) // 2)] for p in range(n)]
+    )
 
 
 def interleave(a, b):
@@ -194,7 +223,9 @@ def parsed(printed):
 
 
 def worked_out(formula, known, half, functions):
-    """The formula on printed numbers, and how far each entry moves when they are off by half a digit, one by one."""
+    """The formula on printed numbers, and how far each entry moves
+    when they are off by half a digit, one by one.
+    """
     names = [n for n in set(re.findall(r"[A-Za-z_]\w*", formula)) if n in known]
     code = compile(formula.replace("^T", ".T"), "formula", "eval")
     values = {n: known[n].copy() for n in names}
@@ -211,7 +242,9 @@ def worked_out(formula, known, half, functions):
 
 
 def follow(printed, digits, more=()):
-    """Every line by name, if each follows from those above it; `more` are functions that formulas have besides `FUNCTIONS`."""
+    """Every line by name, if each follows from those above it;
+    `more` are functions that formulas have besides `FUNCTIONS`.
+    """
     functions = {**FUNCTIONS, **dict(more)}
     known = {}
     half = 0.5 * 10.0**-digits
