@@ -842,7 +842,9 @@ def language_door(given: tuple[str, Any], room: Path) -> bool:
         )
         return True
     model = read_model(path if name == "model.gguf" else folder)
-    must({n: x.shape for n, x in model.params.items()} == model.config.shapes(), "other shapes")
+    d_vocab, n_ctx = len(model.params["embed.W_E"]), model.config.n_ctx
+    shapes = parameter_shapes(model.config, d_vocab, n_ctx)
+    must({n: x.shape for n, x in model.params.items()} == shapes, "other shapes")
     return True
 
 

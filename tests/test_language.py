@@ -18,7 +18,9 @@ from mnemoscope.models import (
     forward,
     knock_out_head,
     knock_out_mlp,
+    parameter_shapes,
     patch_site,
+    recorded_sites,
     replace_site,
 )
 from mnemoscope.models.language import (
@@ -407,12 +409,17 @@ def test_every_site_has_its_axes(tmp_path, kind):
         "kv_head": c.n_key_value_heads or c.n_heads,
         "d_head": c.d_head,
         "d_mlp": c.d_mlp,
+        "1": 1,
     }
-    assert {n: x.shape for n, x in cache.items()} == {
-        n: tuple(sizes[a] for a in axes.split()) for n, axes in c.sites().items()
-    }
+    # what queries, keys and values are made from is in a trace only where it was edited
+    recorded = recorded_sites(c)
+    assert set(cache) == set(recorded)
+    for name, x in cache.items():
+        assert x.shape == tuple(sizes[axis] for axis in c.sites()[name].split()), name
     assert ("blocks.0.hook_resid_mid" in list(cache)) == (kind == "llama")
-    assert c.shapes() == {n: x.shape for n, x in model.params.items()}
+    d_vocab, n_ctx = len(model.params["embed.W_E"]), c.n_ctx
+    expected = parameter_shapes(c, d_vocab, n_ctx)
+    assert expected == {n: x.shape for n, x in model.params.items()}
     # each head's own share, which the pass does not use unless it is edited,
     # adds up to what it does use
     bias = model.params.get("blocks.1.attn.b_O", np.zeros(c.d_model))

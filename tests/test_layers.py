@@ -253,7 +253,8 @@ def consumers():
 
 def test_a_new_activation_is_computed_or_refused_by_everybody(monkeypatch):
     """What is added to the table is at once in the forward pass.
-    Rewrites use the table and are right; consumers with a table of their own refuse it by name.
+    Rewrites and the walk use the table and are right; consumers with a table of their own refuse
+    it by name.
     """
     monkeypatch.setitem(ACTIVATIONS, "cubic", lambda x: x**3)
     task = Permutation(n_symbols=3)
@@ -280,7 +281,22 @@ def test_a_new_activation_is_computed_or_refused_by_everybody(monkeypatch):
             found = found.transpose(2, 1, 0) if rewrite.vocab_axis == 0 else found
             exact = plain[:, np.array(task.loss_positions)]
         np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5, err_msg=rewrite.name)
-    for name, support in consumers().items():
+    prompt = [int(token) for token in tokens[0]]
+    # the walk writes it by its name and has the pass's own numbers, the others have it not
+    lines = [
+        line
+        for step in walk.walk(Transformer(config, params), prompt, ("", "A", "B", "C")).steps
+        for line in step.lines
+    ]
+    (hidden,) = (line for line in lines if "cubic(" in line.formula)
+    trace = forward(config, params, tokens[0])[1]
+    np.testing.assert_allclose(
+        np.asarray(hidden.values), trace["blocks.0.mlp.hook_post"], rtol=1e-5, atol=1e-6
+    )
+    others = consumers()
+    del others["the walk"]
+    assert len(others) == 2
+    for name, support in others.items():
         assert "act='cubic'" in (support.why_not(config) or ""), name
         with pytest.raises(UserError, match=f"{name} has no act='cubic'"):
             support.require(config)

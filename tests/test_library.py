@@ -89,13 +89,14 @@ def test_names_claims_and_commands_are_known_without_jax():
     script = """
 import sys
 
-from mnemoscope.studies.discover import STUDIES, find_claim
+from mnemoscope.cli.main import COMMANDS
 from mnemoscope.core.errors import UserError
+from mnemoscope.studies.discover import STUDIES, find_claim
 try:
     find_claim("X1")
 except UserError as error:
     print(error)
-print(*STUDIES, *cli.COMMANDS)
+print(*STUDIES, *COMMANDS)
 heavy = [name for name in sys.modules if name.split(".")[0] in ("jax", "numpy", "pydantic")]
 loaded = [name for name in sys.modules if name.startswith("mnemoscope.studies.library.")]
 print(heavy, sorted(loaded))

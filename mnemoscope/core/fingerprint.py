@@ -262,7 +262,8 @@ def code_of(thing: Any) -> str:
 def _training_names() -> Iterator[tuple[tuple[str, str], Any]]:
     """Everything that the training modules in use, and their classes, define or use."""
     stems = tuple(f"mnemoscope.{part.removesuffix('.py').replace('/', '.')}" for part in TRAINING)
-    for place, module in list(sys.modules.items()):
+    # a copy: while another thread imports, modules are added
+    for place, module in sys.modules.copy().items():
         if place in stems or place.startswith(tuple(f"{stem}." for stem in stems)):
             for name, value in names_of(module):
                 if _decides(name, value):

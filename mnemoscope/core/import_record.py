@@ -17,9 +17,9 @@ AS_IMPORTED: dict[tuple[str, str], Any] = {}
 
 def names_of(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """Every name of a module with what it stands for, and the members of the module's classes."""
-    for name, value in list(vars(module).items()):
+    for name, value in vars(module).copy().items():
         if isinstance(value, type) and value.__module__ == module.__name__:
-            for member, inside in list(vars(value).items()):
+            for member, inside in vars(value).copy().items():
                 yield f"{name}.{member}", inside
         yield name, value
 
