@@ -5,12 +5,11 @@ Each test writes down the figures that it judges, and `python tests/test_gpu.py`
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
-import warnings
-from contextlib import suppress
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -22,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 from asking import Asking
 
-from mnemoscope.core.errors import Notice
 from mnemoscope.execution import local, machine, retrain
 from mnemoscope.models import ModelConfig, parameter_shapes
 from mnemoscope.models.rewrites import gpu_kernel
@@ -166,38 +164,48 @@ def test_a_stored_seed_is_trained_again_and_compared():
         assert found.same
 
 
+# trains 1,024 seeds with what memory the environment leaves it, and prints its notices
+CUT = """
+import sys, tempfile, warnings
+from pathlib import Path
+sys.path[:0] = sys.argv[1:]
+from mnemoscope.core.errors import Notice
+from mnemoscope.execution.local import load_or_train
+from mnemoscope.models import ModelConfig
+from mnemoscope.store import Store
+from mnemoscope.tasks import Permutation
+from mnemoscope.training.spec import Spec
+model = ModelConfig(d_model=32, n_heads=2, d_mlp=64)
+spec = Spec(task=Permutation(), model=model, steps=2, batch=128, snapshots=1)
+with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    run = load_or_train(Store(Path(folder)), spec, range(1024))
+for each in said:
+    if issubclass(each.category, Notice):
+        print("NOTICE", each.message)
+print("FINISHED", int(run.finished.sum()), len(set(run.seeds)))
+"""
+
+
 def test_a_block_that_does_not_fit_is_cut():
     """A block of which the GPU says itself that it is too large is cut in two until it fits,
     and every seed is stored once.
     """
-    free = jax.devices()[0].memory_stats()["bytes_limit"]
-    # weights, two moments and a gradient:
-    # so many seeds of this model fill the memory more than twice
-    model = ModelConfig(d_model=4096, n_heads=1, d_mlp=0)
-    sizes = parameter_shapes(model, D_VOCAB, N_CTX).values()
-    seeds = min(1024, 4 * (1 + free // (4 * 4 * sum(int(np.prod(size)) for size in sizes))))
-    spec = Spec(task=Permutation(), model=model, steps=1, batch=64, snapshots=1)
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        store = Store(Path(folder))
-        with suppress(InterruptedError):
-            local.load_or_train(store, spec, range(seeds), progress=_stop_after_a_step)
-    cut = [
-        str(each.message)
-        for each in said
-        if issubclass(each.category, Notice) and "do not fit" in str(each.message)
-    ]
-    FIGURES.update({"seeds": seeds, "notices": cut})
+    # so little of a GPU that 1,024 seeds of a small model do not fit; another process, since
+    # memory is shared out when a process starts
+    limited = os.environ | {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.003"}
+    here = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    done = subprocess.run(
+        [sys.executable, "-c", CUT, *here], capture_output=True, text=True, env=limited
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = done.stdout.splitlines()
+    cut = [line for line in lines if line.startswith("NOTICE") and "do not fit" in line]
+    FIGURES["notices"] = cut
     assert cut, "nothing was cut"
-    assert cut[0].startswith(
-        f"{seeds} seeds at once do not fit the device's memory; going on with {seeds // 2}"
-    ), cut
-
-
-def _stop_after_a_step(done, total):
-    """The first part that fitted has trained: that is enough."""
-    if done:
-        raise InterruptedError
+    expected = "NOTICE 1024 seeds at once do not fit the device's memory; going on with 512"
+    assert cut[0].startswith(expected), cut
+    assert lines[-1] == "FINISHED 1024 1024"
 
 
 def main():
