@@ -35,11 +35,11 @@ from mnemoscope.core.seeds import (
 )
 from mnemoscope.models import Transformer
 from mnemoscope.tasks import World
-from mnemoscope.training.compilation import Programs, programs
+from mnemoscope.training.compilation import Programs, numbers_by_seed, programs
 from mnemoscope.training.run import Run
 from mnemoscope.training.sinks import Sink
 from mnemoscope.training.spec import Spec
-from mnemoscope.training.step import State, all_params
+from mnemoscope.training.step import State, TrainingNumbers, all_params
 from mnemoscope.training.worlds import draw_worlds, world_hashes
 
 # how often, at least, a training stops: a point of the loss curve and a move of the progress bar
@@ -102,6 +102,7 @@ def fit(
     program = programs(spec, len(wanted))
     mesh = device_mesh(len(wanted))
     ids = shard(mesh, jnp.array(wanted))
+    numbers = shard(mesh, numbers_by_seed([spec] * len(wanted)))
     states = program.start(ids)
     read_metrics = _compile_metrics(spec, observe, mesh, ids, len(wanted)) if observe else None
     stop = _Stop(
@@ -114,7 +115,7 @@ def fit(
         sink=sink,
     )
     states = stop.begin_or_resume(states, mesh)
-    states = _train(program, ids, states, stop)
+    states = _train(program, ids, states, numbers, stop)
     snapshots = stop.history.stacked("snapshots")
     return Run(
         spec=spec,
@@ -145,11 +146,17 @@ def _compile_metrics(
     return lambda states: on_all((states.trained, states.frozen, worlds))
 
 
-def _train(program: Programs, ids: Int[Array, "seed"], states: State, stop: "_Stop") -> State:
+def _train(
+    program: Programs,
+    ids: Int[Array, "seed"],
+    states: State,
+    numbers: TrainingNumbers,
+    stop: "_Stop",
+) -> State:
     """Go on to the last step, and stop on the way wherever the schedule says."""
     unread: tuple[int, int, State] | None = None
     for begin, end in stop.stretches_ahead():
-        states = program.advance((ids, states), jnp.array(begin), jnp.array(end))
+        states = program.advance((ids, states, numbers), jnp.array(begin), jnp.array(end))
         # the next stretch is under way before the last one is read, so no device waits for Python
         # or for another device
         if unread:
