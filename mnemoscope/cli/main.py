@@ -68,8 +68,8 @@ def main() -> None:
         tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="mnemoscope", description=DESCRIPTION)
     except KeyboardInterrupt:
         print(
-            "\nmnemoscope: interrupted; finished runs are kept, the same command goes on from "
-            "there",
+            "\nmnemoscope: interrupted; finished runs are kept, and one under way as it was saved "
+            "last (every 30 seconds): the same command goes on from there",
             file=sys.stderr,
         )
         sys.exit(130)

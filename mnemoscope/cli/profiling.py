@@ -11,7 +11,7 @@ from mnemoscope.core.errors import UserError, unknown
 from mnemoscope.studies.scales import Scale
 
 if TYPE_CHECKING:
-    pass
+    from mnemoscope.studies.claims import Condition
 
 
 def profile(

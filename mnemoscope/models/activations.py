@@ -2,8 +2,10 @@
 
     post = act(pre)
 
-To add one, add it here. The forward pass then has it, and whatever reads models in a way of its own
-(`mnemoscope.models.consumer_support`) refuses it by name until it says that it can.
+To add one, add it here. The forward pass then has it, and so has whatever takes it from this table:
+the walk, every rewrite. Whatever computes it in a way of its own, such as the explorer's JavaScript
+or TransformerLens (`mnemoscope.models.consumer_support`), refuses it by name until it says that it
+can.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The layout of the house: imports run downwards only,
+"""The layout of the package: imports run downwards only,
 and every public function says its shapes.
 """
 
