@@ -17,7 +17,7 @@ from mnemoscope.models import ModelConfig
 from mnemoscope.tasks import Permutation
 from mnemoscope.training import compilation
 from mnemoscope.training.compilation import numbers_by_seed
-from mnemoscope.training.loop import fit
+from mnemoscope.training.loop import fit, fit_many
 from mnemoscope.training.optimizers import SGD, Adam, Optimizer
 from mnemoscope.training.schedules import Constant, Cosine, Linear, WarmupStableDecay
 from mnemoscope.training.spec import Spec
@@ -52,6 +52,31 @@ def test_twelve_rates_are_compiled_once(compiled):
     losses = [fit(by(Adam(lr=rate)), [0]).losses[0, -1] for rate in np.geomspace(1e-4, 0.3, 12)]
     assert len(compiled) == 1
     assert len(set(losses)) == 12, "each training had its own rate"
+
+
+def test_side_by_side_each_trains_as_it_does_alone(compiled):
+    """Two shapes in turns, each with its rates and unfreeze steps in one program of three seeds."""
+    specs = [
+        by(Adam(lr=0.1)),
+        by(SGD(lr=0.1, momentum=0.9)),
+        by(Adam(lr=0.02, b1=0.5)),
+        by(SGD(lr=0.3, momentum=0.5)),
+        by(Adam(lr=0.1), steps=7),
+    ]
+    told = []
+    seeds = [4, 0, 2]
+    together = fit_many(specs, seeds, progress=lambda done, of: told.append((done, of)))
+    assert len(compiled) == 3, "two rates of each shape, and another length is a group of its own"
+    assert told[-1] == (6 + 6 + 7, 19)
+    assert [run.spec for run in together] == specs
+    for spec, run in zip(specs, together, strict=True):
+        alone = fit(spec, seeds)
+        np.testing.assert_array_equal(run.losses, alone.losses)
+        np.testing.assert_array_equal(run.finite_steps, alone.finite_steps)
+        np.testing.assert_array_equal(run.world_hashes, alone.world_hashes)
+        for name, weights in alone.snapshots.items():
+            np.testing.assert_array_equal(run.snapshots[name], weights, err_msg=name)
+    assert not np.array_equal(together[0].losses, together[2].losses)
 
 
 @pytest.mark.parametrize(
