@@ -176,14 +176,16 @@ def step_time(d: int, seeds: int) -> float:
     import numpy as np
 
     from mnemoscope.core.seeds import device_mesh, shard
-    from mnemoscope.training.compilation import programs
+    from mnemoscope.training.compilation import numbers_by_seed, programs
 
-    program = programs(remember(d, steps=10**6), seeds)
+    spec = remember(d, steps=10**6)
+    program = programs(spec, seeds)
     ids = shard(device_mesh(seeds), np.arange(seeds))
+    numbers = shard(device_mesh(seeds), numbers_by_seed([spec] * seeds))
     states = program.start(ids)
     return _timed(
         lambda turns: jax.block_until_ready(
-            program.advance((ids, states), jnp.array(0), jnp.array(turns))
+            program.advance((ids, states, numbers), jnp.array(0), jnp.array(turns))
         )
     )
 

@@ -117,7 +117,16 @@ def pytest_collection_modifyitems(items):
 # Most of the tests' time goes into compiling programs that run for milliseconds. JAX can leave most
 # of that out: the same computation, in slower machine code. These files promise the same bits, or
 # golden numbers, and compile what users have.
-AS_USERS_HAVE_IT = ("cluster", "golden", "identity", "profile", "resume", "seeds", "train")
+AS_USERS_HAVE_IT = (
+    "cluster",
+    "golden",
+    "identity",
+    "optimizers",
+    "profile",
+    "resume",
+    "seeds",
+    "train",
+)
 
 
 def pytest_addoption(parser):

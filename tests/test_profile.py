@@ -22,10 +22,10 @@ from mnemoscope.report.profile_table import print_profile
 from mnemoscope.training import loss, profile
 from mnemoscope.training.step import (
     draw,
+    numbers_of,
     ravel_params,
     start,
     train_step,
-    unfreeze_step_of_each,
     unravel_params,
 )
 from mnemoscope.training.worlds import seed_keys
@@ -67,7 +67,7 @@ def test_every_stage_does_its_work():
     @jax.jit
     def whole(state):
         return draw(SMALL, world, for_data, STEP), train_step(
-            SMALL, world, for_data, STEP, state, unfreeze_step_of_each(SMALL)
+            SMALL, world, for_data, STEP, state, numbers_of(SMALL)
         )
 
     turn, (batch, after_step) = turns(state), whole(state)

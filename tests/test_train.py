@@ -25,11 +25,11 @@ from mnemoscope.training.spec import Spec
 from mnemoscope.training.step import (
     all_params,
     draw,
+    numbers_of,
     ravel_params,
     start,
     train_step,
     trained_shapes,
-    unfreeze_step_of_each,
     unravel_params,
 )
 from mnemoscope.training.worlds import seed_keys
@@ -60,9 +60,7 @@ def test_the_compiled_loop_equals_a_python_loop():
     run = fit(spec, [3])
     _, _, for_data = seed_keys(3)
     world, state = begin(spec, 3)
-    step = jax.jit(
-        lambda i, s: train_step(spec, world, for_data, i, s, unfreeze_step_of_each(spec))
-    )
+    step = jax.jit(lambda i, s: train_step(spec, world, for_data, i, s, numbers_of(spec)))
     losses = []
     for i in range(spec.steps):
         before = float(state.loss_sum)
@@ -177,7 +175,7 @@ def test_no_core_gets_a_piece_of_anothers_step(monkeypatch):
     )
 
     def is_cut() -> bool:
-        advance = programs_module._compile(spec.compile_key(), device_mesh(2), 2).advance
+        advance = programs_module._compile(spec, device_mesh(2), 2).advance
         return 'outer_dimension_partitions":["' in advance.as_text()
 
     assert not is_cut()
@@ -212,7 +210,7 @@ def test_snapshots_and_observations_are_of_their_step():
     run = fit(SMALL, [0, 1], observe)
     assert SMALL.snapshot_steps() == (0, 1, 4, 17, 70)
     for snap, steps in enumerate(SMALL.snapshot_steps()[1:], 1):
-        # the schedule is constant, so a shorter training is a prefix of the longer one
+        # the rate is constant, so a shorter training is a prefix of the longer one
         if steps < SMALL.steps:
             shorter = fit(SMALL.model_copy(update={"steps": steps}), [1])
             close(run.model(1, snap).params, shorter.model(1).params)
@@ -245,17 +243,6 @@ def test_trainings_that_differ_in_unfreezing_share_a_program(monkeypatch):
     assert (early.snapshots["embed.W_E"][:, -1] != late.snapshots["embed.W_E"][:, -1]).any(), (
         "the steps that unfreeze were told apart"
     )
-    fit(
-        SMALL.model_copy(update={"batch": 12, "optimizer": Adam(lr=1e-3, schedule="cosine")}),
-        [0, 1],
-    )
-    fit(
-        SMALL.model_copy(
-            update={"batch": 12, "optimizer": Adam(lr=1e-3, schedule="cosine"), "steps": 30}
-        ),
-        [0, 1],
-    )
-    assert len(compiled) == 3, "a falling rate knows how long the training is"
 
 
 def test_evals_are_evenly_spaced():

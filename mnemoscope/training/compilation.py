@@ -2,17 +2,19 @@
 
 A training has two programs: one draws the start of every seed, one goes on from any step to any
 later step. The loop's end is an argument, so one compilation serves every stretch between two
-stops. Seeds run along a leading axis, shared out over the devices (`mnemoscope.core.seeds`).
+stops; so are the numbers of a Spec, so that it serves every rate and every length too. Seeds run
+along a leading axis, shared out over the devices (`mnemoscope.core.seeds`).
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh
 
 from mnemoscope.core.axes import Array, Int
@@ -21,7 +23,7 @@ from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.seeds import device_mesh, for_each_seed, seeds_per_device, shard
 from mnemoscope.core.xla import compiler_options
 from mnemoscope.training.spec import Spec
-from mnemoscope.training.step import State, start, train_step, unfreeze_step_of_each
+from mnemoscope.training.step import State, TrainingNumbers, numbers_of, start, train_step
 from mnemoscope.training.worlds import seed_keys
 
 
@@ -30,7 +32,7 @@ class Programs(NamedTuple):
 
     # of the seeds
     start: Callable[[Int[Array, "seed"]], State]
-    # of (seeds, states), first step, last step
+    # of (seeds, states, numbers of each seed's Spec), first step, last step
     advance: Callable[..., State]
 
 
@@ -41,26 +43,29 @@ MAX_PROGRAMS = 32
 
 @fixed_numerics()
 def programs(spec: Spec, n_seeds: int) -> Programs:
-    """Compile a training for so many seeds, once. Another thread may do so ahead of time; the
-    second to ask waits."""
+    """Compile a training for so many seeds, once for each shape. Another thread may do so ahead of
+    time; the second to ask waits."""
     mesh = device_mesh(n_seeds)
-    shared_spec = spec.compile_key()
     # a function that was put in the place of ours is another program
-    key = (shared_spec, mesh, n_seeds, replaced())
+    key = (spec.compile_key(), mesh, n_seeds, replaced())
     future, is_ours_to_compile = _future_of(key)
     if is_ours_to_compile:
         try:
-            future.set_result(_compile(shared_spec, mesh, n_seeds))
+            future.set_result(_compile(spec, mesh, n_seeds))
         except BaseException as error:
             _programs.pop(key, None)
             future.set_exception(error)
-    compiled = future.result()
-    # an argument: trainings that differ in it share a program
-    unfreeze_steps = unfreeze_step_of_each(spec)
-    return Programs(
-        start=compiled.start,
-        advance=lambda each, begin, end: compiled.advance(each, begin, end, unfreeze_steps),
-    )
+    return future.result()
+
+
+def numbers_by_seed(specs: Sequence[Spec]) -> TrainingNumbers:
+    """The numbers of the Spec that each seed is trained by, with a leading seed axis.
+
+    Args:
+        specs: one for each seed, all of one shape.
+    """
+    each = [numbers_of(spec) for spec in specs]
+    return jax.tree.map(lambda *rows: np.stack(rows), *each)
 
 
 def _future_of(key: tuple[Any, ...]) -> tuple[Future[Programs], bool]:
@@ -77,18 +82,16 @@ def _future_of(key: tuple[Any, ...]) -> tuple[Future[Programs], bool]:
 
 
 def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
-    """Both programs for these devices; `advance` takes `unfreeze_steps` last."""
+    """Both programs for these devices; they are those of every Spec of the same shape."""
 
-    def one_seed(
-        each: tuple[Array, State], begin: Array, end: Array, unfreeze_steps: Array
-    ) -> State:
-        seed, state = each
+    def one_seed(each: tuple[Array, State, TrainingNumbers], begin: Array, end: Array) -> State:
+        seed, state, numbers = each
         for_world, _, for_data = seed_keys(seed)
         world = spec.task.world(key=for_world)
         state = state._replace(loss_sum=jnp.zeros(()))
 
         def one_step(i: Array, state: State) -> State:
-            return train_step(spec, world, for_data, i, state, unfreeze_steps)
+            return train_step(spec, world, for_data, i, state, numbers)
 
         return jax.lax.fori_loop(begin, end, one_step, state)
 
@@ -100,7 +103,8 @@ def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
         draw_start.out_info,
         draw_start.output_shardings,
     )
+    numbers = shard(mesh, numbers_by_seed([spec] * n_seeds))
     step = jnp.zeros((), int)
     advance = jax.jit(for_each_seed(one_seed, mesh, lanes))
-    lowered = advance.lower((ids, states), step, step, unfreeze_step_of_each(spec))
+    lowered = advance.lower((ids, states, numbers), step, step)
     return Programs(start=draw_start, advance=lowered.compile(compiler_options(mesh)))

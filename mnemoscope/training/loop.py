@@ -35,11 +35,11 @@ from mnemoscope.core.seeds import (
 )
 from mnemoscope.models import Transformer
 from mnemoscope.tasks import World
-from mnemoscope.training.compilation import Programs, programs
+from mnemoscope.training.compilation import Programs, numbers_by_seed, programs
 from mnemoscope.training.run import Run
 from mnemoscope.training.sinks import Sink
 from mnemoscope.training.spec import Spec
-from mnemoscope.training.step import State, all_params
+from mnemoscope.training.step import State, TrainingNumbers, all_params
 from mnemoscope.training.worlds import draw_worlds, world_hashes
 
 # how often, at least, a training stops: a point of the loss curve and a move of the progress bar
@@ -90,43 +90,113 @@ def fit(
             saved, to the same bits.
         sink: gets numbers at every stop.
     """
+    return _fit_side_by_side([spec], different_seeds(seeds), observe, progress, checkpointer, sink)[
+        0
+    ]
+
+
+@fixed_numerics()
+def fit_many(
+    specs: Sequence[Spec],
+    seeds: int | Sequence[int],
+    observe: Observe | None = None,
+    progress: Progress | None = None,
+) -> list[Run]:
+    """Train every Spec with every seed, and side by side those that differ in numbers alone.
+
+    Twelve learning rates are compiled once and fill a device as twelve times the seeds do. Each
+    training is what `fit` makes of it alone, to the bit on a CPU.
+
+    Args:
+        specs: what is trained; one Run comes back for each, in this order.
+        seeds: how many, 16 for 0 to 15; or which ones, different whole numbers from 0 up.
+        observe: `observe(model, world)` is called for every seed at every look of its Spec.
+        progress: hears at every stop how many steps are done, and how many there are in all.
+    """
     wanted = different_seeds(seeds)
-    if spec.imported:
-        raise UserError(
-            f"the model {spec.imported} was imported, not trained; "
-            "'mnemoscope import' stores it again"
-        )
-    if len(wanted) > 1:
+    groups: dict[object, list[int]] = {}
+    for place, spec in enumerate(specs):
+        groups.setdefault(_stops_and_shape(spec), []).append(place)
+    total = sum(specs[places[0]].steps for places in groups.values())
+    runs: dict[int, Run] = {}
+    behind = 0
+
+    def tell(done: int, _: int) -> None:
+        if progress:
+            progress(behind + done, total)
+
+    for places in groups.values():
+        together = [specs[place] for place in places]
+        found = _fit_side_by_side(together, wanted, observe, tell)
+        runs |= zip(places, found, strict=True)
+        behind += together[0].steps
+    return [runs[place] for place in range(len(specs))]
+
+
+def _stops_and_shape(spec: Spec) -> object:
+    """What Specs must agree in to be trained side by side."""
+    stops = (spec.steps, spec.snapshot_steps(), spec.eval_steps(), spec.metrics)
+    return spec.compile_key(), stops
+
+
+def _fit_side_by_side(
+    specs: Sequence[Spec],
+    wanted: tuple[int, ...],
+    observe: Observe | None = None,
+    progress: Progress | None = None,
+    checkpointer: Checkpointer | None = None,
+    sink: Sink | None = None,
+) -> list[Run]:
+    """`fit` for Specs that agree in `_stops_and_shape`: their seeds are rows of one seed axis."""
+    spec = specs[0]  # what all of them have alike is read from the first
+    for each in specs:
+        if each.imported:
+            raise UserError(
+                f"the model {each.imported} was imported, not trained; "
+                "'mnemoscope import' stores it again"
+            )
+    n_rows = len(specs) * len(wanted)
+    if n_rows > 1:
         notice_if_one_core_works()
     origin = trained_by()  # as it is when the training begins
-    program = programs(spec, len(wanted))
-    mesh = device_mesh(len(wanted))
-    ids = shard(mesh, jnp.array(wanted))
+    program = programs(spec, n_rows)
+    mesh = device_mesh(n_rows)
+    ids = shard(mesh, np.tile(np.array(wanted, np.int32), len(specs)))
+    numbers = shard(mesh, numbers_by_seed([each for each in specs for _ in wanted]))
     states = program.start(ids)
-    read_metrics = _compile_metrics(spec, observe, mesh, ids, len(wanted)) if observe else None
+    read_metrics = _compile_metrics(spec, observe, mesh, ids, n_rows) if observe else None
     stop = _Stop(
         spec=spec,
         schedule=_schedule(spec, with_metrics=read_metrics is not None),
-        history=_History(len(wanted)),
+        history=_History(n_rows),
         metrics=read_metrics,
         progress=progress,
         checkpointer=checkpointer,
         sink=sink,
     )
     states = stop.begin_or_resume(states, mesh)
-    states = _train(program, ids, states, stop)
+    states = _train(program, ids, states, numbers, stop)
     snapshots = stop.history.stacked("snapshots")
-    return Run(
-        spec=spec,
-        seeds=wanted,
-        snapshots=snapshots,
-        loss_steps=np.array(stop.schedule.stops),
-        losses=stop.history.stacked("losses")[""],
-        finite_steps=_finite_steps(spec, states, snapshots, len(wanted)),
-        metrics=stop.history.stacked("metrics"),
-        world_hashes=world_hashes(spec.task, wanted),
-        origins=(origin,),
-    )
+    metrics = stop.history.stacked("metrics")
+    losses = stop.history.stacked("losses")[""]
+    finite_steps = _finite_steps(spec, states, snapshots, n_rows)
+    hashes = world_hashes(spec.task, wanted)
+
+    def run_of(place: int) -> Run:
+        rows = slice(place * len(wanted), (place + 1) * len(wanted))
+        return Run(
+            spec=specs[place],
+            seeds=wanted,
+            snapshots={name: x[rows] for name, x in snapshots.items()},
+            loss_steps=np.array(stop.schedule.stops),
+            losses=losses[rows],
+            finite_steps=finite_steps[rows],
+            metrics={name: x[rows] for name, x in metrics.items()},
+            world_hashes=hashes,
+            origins=(origin,),
+        )
+
+    return [run_of(place) for place in range(len(specs))]
 
 
 def _compile_metrics(
@@ -145,11 +215,17 @@ def _compile_metrics(
     return lambda states: on_all((states.trained, states.frozen, worlds))
 
 
-def _train(program: Programs, ids: Int[Array, "seed"], states: State, stop: "_Stop") -> State:
+def _train(
+    program: Programs,
+    ids: Int[Array, "seed"],
+    states: State,
+    numbers: TrainingNumbers,
+    stop: "_Stop",
+) -> State:
     """Go on to the last step, and stop on the way wherever the schedule says."""
     unread: tuple[int, int, State] | None = None
     for begin, end in stop.stretches_ahead():
-        states = program.advance((ids, states), jnp.array(begin), jnp.array(end))
+        states = program.advance((ids, states, numbers), jnp.array(begin), jnp.array(end))
         # the next stretch is under way before the last one is read, so no device waits for Python
         # or for another device
         if unread:

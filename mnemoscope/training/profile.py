@@ -24,17 +24,17 @@ from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.seeds import device_mesh, for_each_seed, seeds_per_device, shard
 from mnemoscope.core.xla import compiler_options
 from mnemoscope.models.rewrites.choose import choose_rewrite
-from mnemoscope.training.compilation import programs
+from mnemoscope.training.compilation import numbers_by_seed, programs
 from mnemoscope.training.loss import batch_loss, loss_and_gradient
 from mnemoscope.training.spec import Spec
 from mnemoscope.training.step import (
     State,
     all_params,
     draw,
+    numbers_of,
     ravel_params,
     start,
     train_step,
-    unfreeze_step_of_each,
     unravel_params,
 )
 from mnemoscope.training.worlds import seed_keys
@@ -67,7 +67,7 @@ class Profile:
 def _turn(stage: str, spec: Spec, world: object, key: Array, step: Array, state: State) -> State:
     """One turn of the loop that ends with `stage`."""
     if stage == "optimizer":
-        return train_step(spec, world, key, step, state, unfreeze_step_of_each(spec))
+        return train_step(spec, world, key, step, state, numbers_of(spec))
     batch = draw(spec, world, key, step)
     if stage == "draw the batch":
         drawn = state.finite_steps + batch.tokens.sum() + batch.targets.sum()
@@ -169,9 +169,10 @@ def write_trace(spec: Spec, n_seeds: int, folder: Path, steps: int = 20) -> None
     """
     program = programs(spec, n_seeds)
     ids = shard(device_mesh(n_seeds), np.arange(n_seeds))
+    numbers = shard(device_mesh(n_seeds), numbers_by_seed([spec] * n_seeds))
     states = program.start(ids)
     begin = jnp.array(steps)
     end = jnp.array(2 * steps)
-    states = jax.block_until_ready(program.advance((ids, states), jnp.array(0), begin))
+    states = jax.block_until_ready(program.advance((ids, states, numbers), jnp.array(0), begin))
     with jax.profiler.trace(str(folder)):
-        jax.block_until_ready(program.advance((ids, states), begin, end))
+        jax.block_until_ready(program.advance((ids, states, numbers), begin, end))

@@ -3,7 +3,7 @@ snapshots."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -106,18 +106,20 @@ class Spec(Strict):
         even = {round(self.steps * i / self.n_evals) for i in range(self.n_evals + 1)}
         return tuple(sorted(even))
 
-    def compile_key(self) -> "Spec":
-        """The part of a Spec that a compiled step depends on: trainings that differ in the rest
-        share their program."""
-        constant_rate = (
-            not isinstance(self.optimizer, Adam) or self.optimizer.schedule == "constant"
-        )
-        return self.model_copy(
+    def compile_key(self) -> tuple[Any, ...]:
+        """What a compiled step depends on: trainings that agree in it share their program.
+
+        Numbers are arguments (`mnemoscope.training.step.numbers_of`); how long is trained and what
+        is kept on the way is no part of a step.
+        """
+        shape = self.model_copy(
             update={
                 "unfreeze_at": (("*", 1),) if self.unfreeze_at else (),
-                "steps": 1 if constant_rate else self.steps,
+                "optimizer": Adam(),
+                "steps": 1,
                 "snapshots": 1,
                 "metrics": None,
                 "n_evals": 0,
             }
         )
+        return shape, self.optimizer.compile_key()

@@ -8,7 +8,7 @@ changes are one vector, in the order of `trained_shapes`: a step ends with one u
 """
 
 import math
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,20 @@ from mnemoscope.core.xla import materialize, order_after
 from mnemoscope.models import init, parameter_shapes
 from mnemoscope.tasks import Example, World
 from mnemoscope.training.loss import loss_and_gradient
+from mnemoscope.training.numbered import Numbers
 from mnemoscope.training.spec import Spec
 from mnemoscope.training.worlds import seed_keys
+
+
+class TrainingNumbers(NamedTuple):
+    """What a step needs of a Spec that is no part of its shape: arguments of the program."""
+
+    # of the optimizer, by field
+    optimizer: Numbers
+    # all steps of the training
+    steps: Int[Array | np.ndarray, "*seed"]
+    # from which step each trained parameter moves; read only if the Spec has `unfreeze_at`
+    unfreeze_steps: Int[Array | np.ndarray, "*seed parameter"]
 
 
 class State(NamedTuple):
@@ -104,10 +116,32 @@ def start(spec: Spec, seed: int | Int[Array, ""]) -> State:
     return State(
         trained=trained,
         frozen={name: value for name, value in params.items() if name in frozen_names},
-        optimizer=spec.optimizer.transformation(spec.steps).init(trained),
+        optimizer=_transformation(spec, numbers_of(spec)).init(_seen(spec, trained)),
         loss_sum=jnp.zeros(()),
         finite_steps=jnp.zeros((), int),
     )
+
+
+def numbers_of(spec: Spec) -> TrainingNumbers:
+    """The arguments of a program that a Spec's numbers are."""
+    unfreeze_steps = spec.unfreeze_steps()
+    return TrainingNumbers(
+        optimizer=spec.optimizer.numbers(),
+        steps=np.asarray(spec.steps, np.int32),
+        unfreeze_steps=np.array(
+            [unfreeze_steps.get(name, 0) for name in trained_shapes(spec)], np.int32
+        ),
+    )
+
+
+def _transformation(spec: Spec, numbers: TrainingNumbers) -> optax.GradientTransformation:
+    """The optimizer's transformation, by numbers that may be arguments of a program."""
+    return spec.optimizer.with_numbers(numbers.optimizer).transformation(jnp.asarray(numbers.steps))
+
+
+def _seen(spec: Spec, vector: Float[Array, "trained"]) -> Array | Params:
+    """Parameters or their gradient as the optimizer wants them: one vector, or by name."""
+    return unravel_params(spec, vector) if spec.optimizer.wants_tree else vector
 
 
 def draw(spec: Spec, world: World, data_key: PRNGKeyArray, step: Int[Array, ""]) -> Example:
@@ -137,19 +171,18 @@ def train_step(
     data_key: PRNGKeyArray,
     step: Int[Array, ""],
     state: State,
-    unfreeze_steps: Int[Array, "parameter"],
+    numbers: TrainingNumbers,
 ) -> State:
     """Draw a batch, take the gradient of its loss in the parameters that are not frozen, and follow
     it.
 
     Args:
-        spec: what is trained.
+        spec: what is trained; its numbers are not read.
         world: what the seed hides.
         data_key: the seed's third key.
         step: the number of the step, from 0.
         state: the training before the step.
-        unfreeze_steps: from which step each trained parameter moves; read only if the Spec has
-            `unfreeze_at`.
+        numbers: the Spec's, or those of another Spec of the same shape.
     """
     batch = draw(spec, world, data_key, step)
     trained, optimizer = order_after(batch.tokens, (state.trained, state.optimizer))
@@ -157,17 +190,22 @@ def train_step(
         spec.task, spec.model, unravel_params(spec, trained), state.frozen, batch
     )
     gradient = ravel_params(spec, gradient_by_name)
-    sizes = trained  # what weight decay shrinks
-    if spec.unfreeze_at:
-        # a parameter that is still frozen has no gradient and, for its decay, no size: nothing of
-        # it moves, not even a bit
-        still_frozen = _still_frozen(spec, step, unfreeze_steps)
-        gradient = jnp.where(still_frozen, 0.0, gradient)
-        sizes = jnp.where(still_frozen, 0.0, sizes)
-    transformation = spec.optimizer.transformation(spec.steps)
-    updates, optimizer = transformation.update(gradient, optimizer, sizes)
+
+    def zero_while_frozen(vector: Array) -> Array:
+        if not spec.unfreeze_at:
+            return vector
+        return jnp.where(_still_frozen(spec, step, numbers.unfreeze_steps), 0.0, vector)
+
+    # a parameter that is still frozen has no gradient and, for its decay, no size; and whatever
+    # the optimizer makes of that, nothing of it moves, not even a bit
+    found, optimizer = _transformation(spec, numbers).update(
+        _seen(spec, zero_while_frozen(gradient)), optimizer, _seen(spec, zero_while_frozen(trained))
+    )
+    update = cast(Any, found)
+    if spec.optimizer.wants_tree:
+        update = ravel_params(spec, update)
     return State(
-        trained=cast(Array, optax.apply_updates(trained, updates)),
+        trained=cast(Array, optax.apply_updates(trained, zero_while_frozen(update))),
         frozen=state.frozen,
         optimizer=optimizer,
         loss_sum=state.loss_sum + loss,
@@ -175,14 +213,8 @@ def train_step(
     )
 
 
-def _still_frozen(spec: Spec, step: Array, unfreeze_steps: Array) -> Array:
+def _still_frozen(spec: Spec, step: Array, unfreeze_steps: Array | np.ndarray) -> Array:
     """Which entries of the vector of trained parameters are still frozen at this step."""
     sizes = _trained_sizes(spec)
     parameter_of_entry = np.repeat(np.arange(len(sizes)), sizes)
-    return (step < unfreeze_steps)[parameter_of_entry]
-
-
-def unfreeze_step_of_each(spec: Spec) -> Int[Array, "parameter"]:
-    """From which step each trained parameter moves."""
-    unfreeze_steps = spec.unfreeze_steps()
-    return jnp.array([unfreeze_steps.get(name, 0) for name in trained_shapes(spec)], int)
+    return (step < jnp.asarray(unfreeze_steps))[parameter_of_entry]
