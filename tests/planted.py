@@ -11,12 +11,23 @@ import pytest
 from compiled import init
 
 from mnemoscope.models import parameter_shapes
-from mnemoscope.studies.claims import Condition
 from mnemoscope.studies.evidence import Evidence
+from mnemoscope.studies.runner import measure_claim
+from mnemoscope.studies.study import Condition, Study
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
+from mnemoscope.verdicts.ledger import Entry, make_entry
+from mnemoscope.verdicts.record import Provenance
 
 SEEDS = 10
+NOWHERE = Provenance(
+    date="2026-11-19T00:00:00Z",
+    command="mnemoscope run",
+    hardware="none",
+    versions={},
+    code="planted",
+    criterion="planted",
+)
 
 
 def planted(
@@ -147,3 +158,10 @@ def rows_of(measured: Any, rows: Iterable[int]) -> Any:
     """
     chosen = np.array(list(rows))
     return jax.tree.map(lambda x: np.asarray(x, float)[chosen], measured)
+
+
+def entry_of(study: Study, claim_id: str, evidence: Evidence) -> Entry:
+    """What a claim comes to on this evidence, by its own function and the one rule."""
+    (test,) = study.pick((claim_id,))
+    finding = measure_claim(test, evidence, NOWHERE)
+    return make_entry(test.claim, finding.record)

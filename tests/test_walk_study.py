@@ -4,10 +4,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from planted import SEEDS, evidence_of, planted, rows_of, silent
+from planted import entry_of, evidence_of, planted, rows_of, silent
 
 from mnemoscope.studies.library.walk import judges, published
-from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, build_conditions
+from mnemoscope.studies.library.walk.conditions import (
+    ABC,
+    ALONE,
+    MLP,
+    POST,
+    PRE,
+    build_conditions,
+)
+from mnemoscope.studies.library.walk.study import STUDY
 from mnemoscope.studies.scales import SCALES
 from mnemoscope.tasks import Cycle
 
@@ -103,29 +111,63 @@ def test_losses_of_planted_circles_are_what_they_should_be(cycles):
 
 
 @pytest.mark.parametrize(
-    ("large", "full", "quick"),
+    ("large", "mlp", "full", "quick"),
     [
-        (10, "reproduced", "reproduced"),
-        (9, "reproduced", "reproduced"),
-        (8, "partly", "undecided"),
-        (2, "partly", "undecided"),
-        (1, "refuted", "undecided"),
+        (40, 40, "reproduced", "reproduced"),
+        (38, 40, "undecided", "undecided"),  # 38 of 40: from 83% on
+        (20, 20, "partly", "undecided"),
+        (0, 0, "refuted", "undecided"),
+        (40, 0, "partly", "undecided"),  # the two readings contradict each other
     ],
 )
-def test_learning_the_cycle_is_judged_by_its_loss(large, full, quick, cycles):
-    """W1: right answers are not enough, and other readings have no say."""
+def test_learning_the_cycle_is_judged_by_its_loss(large, mlp, full, quick, cycles):
+    """W1: right answers are not enough, and a norm has no say."""
     for rest in (1, 2):
-        rows = [0] * large + [rest] * (SEEDS - large)
-        measured = {(ABC, judges.cycle): rows_of(cycles[ABC], rows)}
-        for name in OTHERS:
+        measured = {
+            (name, judges.cycle): rows_of(cycles[ABC], [0] * n + [rest] * (40 - n))
+            for name, n in ((ABC, large), (MLP, mlp))
+        }
+        for name in (POST, PRE):
             measured[name, judges.cycle] = rows_of(cycles[name], range(8))
         for scale, verdict in zip(SCALES, (quick, full), strict=True):
-            outcome = judges.learns(
-                evidence_of(scale=scale, measured=measured, conditions=build_conditions(scale))
-            )
-            assert outcome.verdict == verdict
-            assert outcome.value == large / SEEDS
-            assert "Other readings: mlp 0%, post 0%, pre 0%" in outcome.sentence
+            entry = learned_entry("W1", scale, measured)
+            assert entry.verdict == verdict
+            assert entry.value == large / 40
+            assert entry.units == 40
+            assert "With a norm after each part the median is 1.099" in entry.sentence
+
+
+def learned_entry(claim, scale, measured):
+    """What a claim comes to where all that was trained is planted."""
+    conditions = build_conditions(scale)
+    runs = {name: planted(each.spec, 40) for name, each in conditions.items()}
+    return entry_of(STUDY, claim, evidence_of(runs, scale, measured=measured))
+
+
+@pytest.mark.parametrize(
+    ("plain", "mlp", "mlp_reaches", "verdict"),
+    [
+        (40, 40, 40, "reproduced"),
+        (40, 0, 40, "partly"),
+        (40, 0, 0, "reproduced"),  # a reading that misses the published loss does not count
+        (40, 0, 4, "undecided"),  # 4 of 40: it may count or not
+        (0, 0, 40, "refuted"),
+    ],
+)
+def test_answers_are_judged_in_the_readings_that_reach_the_loss(
+    plain, mlp, mlp_reaches, verdict, cycles
+):
+    """W2."""
+    measured = {(ABC, judges.every_prompt): np.full(40, 0.5)}
+    for name, right, reaches in ((ABC, plain, 40), (MLP, mlp, mlp_reaches), (POST, 0, 0)):
+        found = rows_of(cycles[ABC], [0] * 40)
+        found["accuracy"] = np.where(np.arange(40) < right, 1.0, 1 / 3)
+        found["loss"] = np.where(np.arange(40) < reaches, 1e-5, 1.0)
+        measured[name, judges.cycle] = found
+    measured[PRE, judges.cycle] = measured[POST, judges.cycle]
+    entry = learned_entry("W2", "full", measured)
+    assert entry.verdict == verdict
+    assert entry.value == plain / 40
 
 
 def looks_back(spec):
@@ -180,29 +222,42 @@ def test_the_planted_models_need_what_they_should(five_dimensions):
 
 
 @pytest.mark.parametrize(
-    ("itself", "back", "mute", "verdict"),
+    ("itself", "back", "mute", "without", "verdict"),
     [
-        (10, 0, 0, "reproduced"),
-        (9, 1, 0, "reproduced"),
-        (8, 2, 0, "partly"),
-        (1, 9, 0, "refuted"),
-        (0, 10, 0, "refuted"),
-        (8, 0, 2, "reproduced"),  # who does not answer the cycle is not asked what he needs
-        (7, 1, 2, "partly"),
-        (7, 0, 3, "undecided"),
+        (40, 0, 0, 40, "reproduced"),
+        (40, 0, 20, 40, "reproduced"),  # who does not answer the cycle is not asked what he needs
+        (20, 20, 0, 40, "partly"),
+        (40, 0, 0, 0, "partly"),
+        (0, 40, 0, 0, "refuted"),
+        (7, 0, 33, 40, "undecided"),  # seven units settle nothing
     ],
 )
-def test_needing_the_last_token_alone_is_judged_among_those_who_answer(
-    itself, back, mute, verdict, five_dimensions
+def test_three_facts_are_judged_by_what_is_left_without_attention(
+    itself, back, mute, without, verdict, five_dimensions
 ):
-    """W5."""
-    found = rows_of(five_dimensions, [0] * itself + [1] * back + [2] * mute)
-    evidence = evidence_of(
-        measured={(ABC, judges.cycle): found}, conditions=build_conditions("full")
-    )
-    outcome = judges.facts(evidence)
-    assert outcome.verdict == verdict
-    if verdict == "undecided":
-        assert outcome.sentence == "Only 7 seeds answer the whole cycle."
-    else:
-        assert outcome.value == itself / (itself + back)
+    """W5: in trained models by those who answer, and in models trained without attention."""
+    rows = [0] * itself + [1] * back + [2] * mute
+    found = rows_of(five_dimensions, rows)
+    answers = np.where(np.arange(40) < without, 1.0, 1 / 3)
+    measured = {
+        (ABC, judges.cycle): found,
+        (MLP, judges.cycle): found,
+        (ALONE, judges.answers_without_attention): answers,
+    }
+    entry = learned_entry("W5", "full", measured)
+    assert entry.verdict == verdict
+    assert entry.units == itself + back
+    assert entry.value == itself / (itself + back)
+
+
+def test_what_is_exact_is_judged_by_its_number():
+    evidence = evidence_of({}, conditions={})
+    entries = {name: entry_of(STUDY, name, evidence) for name in ("W3", "W4", "W6", "W7")}
+    verdicts = {name: entry.verdict for name, entry in entries.items()}
+    assert verdicts == {"W3": "reproduced", "W4": "partly", "W6": "partly", "W7": "reproduced"}
+    assert entries["W4"].sentence == "2 of three directions are read as the paper says."
+    # the first direction's logits are .5150 + 2.5 * 1.2707, -1.1767 + 2.5 * 1.2045 and
+    # .3778 - 2.5 * .6578; their distance from log-probabilities is the log of the sum of exponents
+    logits = np.array([3.69175, 1.83455, -1.2667])
+    themselves = next(part for part in entries["W6"].parts if part.name == "themselves")
+    assert themselves.value == pytest.approx(np.log(np.exp(logits).sum()), rel=1e-6)

@@ -15,7 +15,7 @@ from mnemoscope.studies.scales import Scale
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mnemoscope.studies.claims import Study
+    from mnemoscope.studies.study import Study
 
 
 def ledger(

@@ -11,7 +11,7 @@ from mnemoscope.core.errors import UserError, unknown
 from mnemoscope.studies.scales import Scale
 
 if TYPE_CHECKING:
-    from mnemoscope.studies.claims import Condition
+    from mnemoscope.studies.study import Condition
 
 
 def profile(

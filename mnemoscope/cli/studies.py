@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from mnemoscope.report.progress import Live
     from mnemoscope.store import Store
-    from mnemoscope.studies.claims import Ledger, Study
+    from mnemoscope.studies.study import Study
     from mnemoscope.training.sinks import Sink
+    from mnemoscope.verdicts.ledger import Ledger
 
 Follow = Literal["tensorboard", "wandb"]
 
@@ -39,7 +40,7 @@ def _claims_table(study: "Study", store: Path) -> "Table":
     """A row for each claim of a study: its id, its verdict at both scales, what is claimed."""
     from rich.table import Table
 
-    from mnemoscope.report.find_ledgers import ledgers
+    from mnemoscope.studies.ledger_files import read_ledgers
     from mnemoscope.report.ledger_tables import styled
 
     table = Table(
@@ -54,7 +55,7 @@ def _claims_table(study: "Study", store: Path) -> "Table":
     )
     verdicts: dict[tuple[Scale, str], Verdict] = {
         (scale, entry.id): entry.verdict
-        for scale, book in ledgers(store, study.name).items()
+        for scale, book in read_ledgers(store, study.name).items()
         for entry in book.claims
     }
     for test in study.tests:

@@ -17,7 +17,7 @@ from mnemoscope.core.axes import Shaped
 from mnemoscope.core.errors import UserError
 from mnemoscope.exchange.atomic_write import new_file, new_folder
 from mnemoscope.store import arrays_of
-from mnemoscope.studies.claims import Entry, Ledger
+from mnemoscope.verdicts.ledger import Entry, Ledger
 from mnemoscope.training.run import Run
 
 Column = Shaped[np.ndarray, "row"]

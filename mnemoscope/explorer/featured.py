@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.explorer.explorer_run import ExplorerRun, describe_run
 from mnemoscope.store import Store
-from mnemoscope.studies.claims import Study
+from mnemoscope.studies.study import Study
 from mnemoscope.training.run import Run
 
 

@@ -19,7 +19,8 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.core.theme import INK, PUBLISHED, SEED
 from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure, panels_of
 from mnemoscope.report.requested_files import writing
-from mnemoscope.studies.claims import Plots, Study
+from mnemoscope.studies.plot_data import Plots
+from mnemoscope.studies.study import Study
 from mnemoscope.studies.folder import load_part
 from mnemoscope.studies.presentation import Panel
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mnemoscope.core.theme import VERDICTS, Verdict
-from mnemoscope.studies.claims import Entry, Ledger
+from mnemoscope.verdicts.ledger import Entry, Ledger
 
 COLUMNS = {  # of a ledger in the terminal, and how wide each may be
     "claim": {"no_wrap": True},
@@ -20,7 +20,7 @@ COLUMNS = {  # of a ledger in the terminal, and how wide each may be
     "what was found": {"ratio": 1},
     "value [95%]": {"no_wrap": True},
     "paper": {"max_width": 24},
-    "seeds": {"justify": "right"},
+    "rests on": {"max_width": 12},
 }
 
 
@@ -29,24 +29,10 @@ def styled(verdict: Verdict, text: str = "") -> str:
     return f"[{VERDICTS[verdict].terminal}]{text or verdict}[/]"
 
 
-def none(entry: Entry) -> str:
-    """What it means that a claim rests on no seeds."""
-    return "-" if entry.value is None else "exact"
-
-
 def summary(ledger: Ledger) -> str:
     """How many claims got which verdict, in words."""
     counts = Counter(entry.verdict for entry in ledger.claims)
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
-
-
-def _seeds(entry: Entry) -> str:
-    """On how many seeds a claim rests."""
-    if not entry.seeds:
-        return none(entry)
-    if entry.failed_seeds:
-        return f"{entry.seeds} ({entry.failed_seeds} failed)"
-    return str(entry.seeds)
 
 
 def print_ledger(console: Console, ledger: Ledger) -> None:
@@ -64,11 +50,11 @@ def print_ledger(console: Console, ledger: Ledger) -> None:
     for entry in ledger.claims:
         table.add_row(
             escape(entry.id),
-            styled(entry.verdict),
+            styled(entry.verdict, entry.verdict_in_words()),
             escape(entry.sentence),
             entry.number(),
-            escape(entry.source_figure),
-            _seeds(entry),
+            escape(entry.published),
+            entry.units_in_words(),
         )
     console.print(table)
 
@@ -95,7 +81,7 @@ def markdown(ledger: Ledger) -> str:
         "paper",
         "verdict",
         "value [95%]",
-        "seeds",
+        "rests on",
         "what was found",
         "criterion",
     )
@@ -111,10 +97,10 @@ def markdown(ledger: Ledger) -> str:
         cells = (
             entry.id,
             entry.statement,
-            entry.source_figure,
-            f"**{entry.verdict}**",
+            entry.published,
+            f"**{entry.verdict_in_words()}**",
             entry.number(),
-            str(entry.seeds or none(entry)),
+            entry.units_in_words(),
             entry.sentence,
             entry.criterion,
         )
@@ -123,8 +109,23 @@ def markdown(ledger: Ledger) -> str:
     return "\n".join([*lines, "", f"Versions: {_cell(versions)}.", ""])
 
 
+def describe_origin(ledger: Ledger, entry: Entry) -> str:
+    """When and where a claim was measured, and by which rule it was judged."""
+    if ledger.format == 1:
+        return f"{ledger.finished} on {ledger.hardware}, judged by the rules of 0.1"
+    origin = entry.provenance
+    if origin is None:
+        return "-"
+    commit = f", commit {origin.commit[:10]}" if origin.commit else ""
+    return f"{origin.date} on {origin.hardware}{commit}, code {origin.code}"
+
+
 def print_claim(
-    console: Console, ledger: Ledger, entry: Entry, by_seed: Mapping[str, Sequence[float]]
+    console: Console,
+    ledger: Ledger,
+    entry: Entry,
+    by_seed: Mapping[str, Sequence[float | None]],
+    advice: str = "",
 ) -> None:
     """One claim whole: criterion, value, interval, sentence, and every seed's outcome.
 
@@ -133,20 +134,20 @@ def print_claim(
         ledger: Whose claim it is.
         entry: The claim.
         by_seed: Each seed's outcomes, by series.
+        advice: What would decide it, if that is known.
     """
-    seeds = f"none: {none(entry)}"
-    if entry.seeds:
-        seeds = f"{entry.seeds}, of which {entry.failed_seeds} diverged"
     rows = {
         "claim": escape(entry.statement),
-        "paper": escape(entry.source_figure),
+        "paper": escape(entry.published),
         "criterion": escape(entry.criterion),
-        "verdict": styled(entry.verdict, f"{entry.verdict} ({ledger.scale} scale)"),
+        "verdict": styled(entry.verdict, f"{entry.verdict_in_words()} ({ledger.scale} scale)"),
         "value": escape(entry.number()),
-        "seeds": escape(seeds),
+        "rests on": escape(entry.units_in_words()),
         "found": escape(entry.sentence),
-        "measured": escape(f"{ledger.finished} on {ledger.hardware}"),
+        "measured": escape(describe_origin(ledger, entry)),
     }
+    if advice:
+        rows["to decide"] = escape(advice)
     grid = Table.grid(padding=(0, 2))
     for name, text in rows.items():
         grid.add_row(f"[bold]{name}[/]", text)
@@ -156,15 +157,20 @@ def print_claim(
         console.print(_outcomes(entry, by_seed))
 
 
-def _outcomes(entry: Entry, by_seed: Mapping[str, Sequence[float]]) -> Table:
+def _outcomes(entry: Entry, by_seed: Mapping[str, Sequence[float | None]]) -> Table:
     """Every seed's outcomes, one seed a row."""
     table = Table(title="every seed that finished, in order", title_justify="left")
     # where some diverged, the first that finished need not be seed 0
-    first = "#" if entry.failed_seeds else "seed"
+    first = "#" if entry.failed else entry.unit
     for column in (first, *by_seed):
         table.add_column(escape(column), justify="right")
     longest = max(len(values) for values in by_seed.values())
     for row in range(longest):
-        numbers = [f"{values[row]:.4g}" if row < len(values) else "" for values in by_seed.values()]
-        table.add_row(str(row), *numbers)
+        table.add_row(str(row), *(_number_at(values, row) for values in by_seed.values()))
     return table
+
+
+def _number_at(values: Sequence[float | None], row: int) -> str:
+    """One outcome as a person writes it; empty where there is none."""
+    value = values[row] if row < len(values) else None
+    return "" if value is None else f"{value:.4g}"

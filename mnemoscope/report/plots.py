@@ -10,7 +10,7 @@ import numpy as np
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.theme import INK, SERIES
-from mnemoscope.studies.claims import AttentionMap, Curve, Grid
+from mnemoscope.studies.plot_data import AttentionMap, Curve, Grid
 from mnemoscope.studies.presentation import Panel
 
 COLUMNS = 3  # panels beside each other

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     Progress,
@@ -18,7 +19,8 @@ from rich.progress import (
 
 from mnemoscope.execution.cluster import ClusterProgress
 from mnemoscope.report.ledger_tables import styled
-from mnemoscope.studies.claims import Condition, Finding
+from mnemoscope.studies.study import Condition
+from mnemoscope.verdicts.ledger import Entry
 
 
 class Live:
@@ -128,8 +130,8 @@ class Live:
         """A claim is about to be judged."""
         self.progress.update(self.overall, note=f"judging {claim_id}")
 
-    def judged(self, claim_id: str, finding: Finding) -> None:
+    def judged(self, entry: Entry) -> None:
         """Leave a claim's verdict behind."""
         self.progress.advance(self.overall, self.judge_cost)
-        verdict = styled(finding.verdict, f"{finding.verdict:<10}")
-        self.progress.print(f"  {claim_id:<5} {verdict} {finding.sentence}", highlight=False)
+        verdict = styled(entry.verdict, f"{entry.verdict:<10}")
+        self.progress.print(f"  {entry.id:<5} {verdict} {escape(entry.sentence)}", highlight=False)

@@ -16,7 +16,7 @@ from mnemoscope.core.errors import UserError, unknown
 from mnemoscope.studies.folder import load_part, read_toml
 
 if TYPE_CHECKING:
-    from mnemoscope.studies.claims import Condition, Study
+    from mnemoscope.studies.study import Condition, Study
     from mnemoscope.studies.scales import Scale
 
 LIBRARY = "mnemoscope.studies.library"

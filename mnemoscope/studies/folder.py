@@ -1,10 +1,10 @@
 """A study is a folder: which files it has, and how they are read.
 
-    claims.toml      what is claimed, each with its criterion
+    claims.toml      what is claimed, each with its criterion, what measures it and what it needs
     page.toml        the words of its page
     figures.toml     how the series of each claim are drawn
-    study.py         STUDY: the claims with their judges, and what is trained
-    ...              whatever else `study.py` imports: conditions, judges, theory
+    study.py         STUDY: the claims and what is trained
+    ...              whatever else it takes: conditions, the functions that measure, theory
 
 and, where the study wants more than every study has,
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from mnemoscope.core.strict import Strict
-from mnemoscope.studies.claims import Study
+from mnemoscope.studies.study import Study
 from mnemoscope.studies.folder import read_toml
 
 

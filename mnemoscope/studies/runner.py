@@ -1,38 +1,38 @@
-"""Running a study: train what is missing, judge what is asked, keep what was found.
+"""Train what a study needs, measure its claims, write the ledger.
 
-A finding is kept under a key made of the claim, the Specs and seeds it rests on, and a fingerprint
-of the code that measures and judges. So a second start reads everything back in seconds, and a
-changed criterion is judged anew from stored runs without training again.
+    conditions -> trained runs -> evidence -> measurements -> records -> ledger
+
+Runs and findings are kept in the store. A finding's key holds everything that it rests on, so a
+study that is run again measures only what changed; a criterion that changed is judged anew from
+what was measured, without measuring or training again.
 """
 
 import hashlib
-import json
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from mnemoscope.core.errors import parsed
 from mnemoscope.core.fingerprint import PACKAGE, code_of, source_fingerprint, trained_by
-from mnemoscope.core.legacy import PLOTS_FILE
+from mnemoscope.core.numerics import fixed_numerics
+from mnemoscope.core.strict import Strict
 from mnemoscope.execution.local import load_or_train, precompile
 from mnemoscope.execution.machine import hardware, versions
 from mnemoscope.store import Store
-from mnemoscope.studies.claims import (
-    ClaimTest,
-    Condition,
-    Entry,
-    Finding,
-    Ledger,
-    Plots,
-    Scale,
-    Study,
-)
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.folder import PARTS
+from mnemoscope.studies.ledger_files import write_ledger
+from mnemoscope.studies.measurement import InconclusiveError, Measurement, record_parts
+from mnemoscope.studies.plot_data import Plots
+from mnemoscope.studies.scales import Scale
+from mnemoscope.studies.study import ClaimTest, Condition, Study, with_seeds
 from mnemoscope.training.run import Run
 from mnemoscope.training.sinks import Sink
 from mnemoscope.training.spec import Spec
+from mnemoscope.verdicts.ledger import Entry, Ledger, make_entry
+from mnemoscope.verdicts.looks import MAX_LOOKS
+from mnemoscope.verdicts.record import Plan, Provenance, Record
 
 LIBRARY = "mnemoscope.studies.library."  # what the name of each study's modules starts with
 # what a finding of any study may depend on; each study adds its own folder
@@ -47,8 +47,8 @@ SHARED = (
     "probes",
     "training",
     "theory",
-    "studies/claims.py",
     "studies/evidence.py",
+    "studies/measurement.py",
     "studies/bisection.py",
     "studies/statistics.py",
 )
@@ -62,7 +62,7 @@ class Watcher(Protocol):
     """What a run tells whoever watches it."""
 
     def plan(self, conditions: Mapping[str, Condition], claims: int) -> None:
-        """What is about to be trained, and how many claims judged."""
+        """What is about to be trained, and how many claims measured."""
         ...
 
     def trained(self, name: str, done: int, total: int) -> None:
@@ -70,12 +70,33 @@ class Watcher(Protocol):
         ...
 
     def judging(self, claim_id: str) -> None:
-        """A claim is being judged."""
+        """A claim is being measured."""
         ...
 
-    def judged(self, claim_id: str, finding: Finding) -> None:
+    def judged(self, entry: Entry) -> None:
         """A claim has its verdict."""
         ...
+
+
+class Finding(Strict):
+    """What is kept of the measurement of one claim."""
+
+    record: Record
+    """Every number that its verdict rests on."""
+    plots: Plots = Plots()
+    """What there is to draw."""
+
+
+class _Job(NamedTuple):
+    """One run of a study."""
+
+    study: Study
+    scale: Scale
+    store: Store
+    command: str
+    watcher: Watcher
+    sink: Sink | None
+    train_elsewhere: TrainElsewhere | None
 
 
 # ---- under which key a finding is kept
@@ -84,61 +105,72 @@ class Watcher(Protocol):
 def judging_fingerprint(study: Study) -> str:
     """The hash of every file of the package that can change a finding of this study.
 
-    Programs count, and the data that they read.
+    Programs count, and the data that they read; criteria do not, for they change no measurement.
     """
-    modules = [_module_of(test.judge) for test in study.tests]
+    modules = [_module_of(test.measure) for test in study.tests]
     folders = {name.split(".")[3] for name in modules if name.startswith(LIBRARY)}
     own = [part for folder in sorted(folders) for part in _judging_files(folder)]
     return source_fingerprint(*SHARED, *own)
 
 
 def _judging_files(folder: str) -> list[str]:
-    """What a study's folder has but for how it is shown and asked for."""
+    """What a study's folder has but for how it is shown, asked for and judged."""
     place = f"studies/library/{folder}"
+    left_out = {*PARTS, "claims", "page", "figures"}
     return [
-        f"{place}/{file.name}" for file in (PACKAGE / place).iterdir() if file.stem not in PARTS
+        f"{place}/{file.name}" for file in (PACKAGE / place).iterdir() if file.stem not in left_out
     ]
 
 
-def _module_of(judge: Callable[..., Any]) -> str:
-    """The module that defines a judge, or the function inside it where arguments are bound."""
-    while isinstance(judge, partial):
-        judge = judge.func
-    return judge.__module__ or ""
+def _module_of(measure: Callable[..., Any]) -> str:
+    """The module that defines a function, or the function inside it where arguments are bound."""
+    while isinstance(measure, partial):
+        measure = measure.func
+    return measure.__module__ or ""
 
 
 def finding_key(
-    study: Study, test: ClaimTest, scale: Scale, conditions: Mapping[str, Condition], store: Store
+    study: Study,
+    test: ClaimTest,
+    scale: Scale,
+    conditions: Mapping[str, Condition],
+    store: Store,
+    plan: Plan = Plan(),
 ) -> str:
-    """Changes whenever anything that the finding rests on does.
+    """Changes whenever anything that the measurement rests on does.
 
-    That is code, the judge's own too, claim, Specs, seeds, and which program trained them.
+    That is code, the measuring function's own too, the parts that it must measure, Specs, seeds,
+    and which program trained them.
 
     Args:
         study: the study that has the test.
-        test: the claim and its judge.
+        test: the claim and its function.
         scale: the scale of the conditions.
         conditions: every condition of the scale, by name.
         store: says which program trained what is stored.
+        plan: how the number of seeds is chosen.
     """
     parts = [
         judging_fingerprint(study),
-        code_of(test.judge),
+        code_of(test.measure),
         study.name,
         scale,
-        test.claim.canonical_json(),
+        test.claim.id,
+        *(f"{part.name}:{part.kind}" for part in test.claim.parts),
+        *test.claim.readings,
         study.fingerprint(),
+        plan.canonical_json(),
     ]
     for name in test.pick_conditions(conditions):
         condition = conditions[name]
         ours = trained_by().program()
-        stored = store.blocks(condition.spec, range(condition.seeds), ours)[0]
+        stored = store.blocks(condition.spec, condition.seed_range, ours)[0]
         program = stored[0].program if stored else ours
-        parts.append(f"{name}={condition.spec.digest()}:{condition.seeds}:{program}")
+        parts.append(f"{name}={condition.spec.digest()}:{condition.seed_range}:{program}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-# ---- train, judge, write
+# ---- train, measure, write
 
 
 def run_study(
@@ -149,15 +181,14 @@ def run_study(
     *,
     seeds: int | None = None,
     claims: tuple[str, ...] = (),
+    until_decided: int | None = None,
     watcher: Watcher,
     sink: Sink | None = None,
     train_elsewhere: TrainElsewhere | None = None,
 ) -> Ledger:
-    """Judge the chosen claims of a study and write its ledger.
+    """Measure the chosen claims of a study, judge them and write the ledger.
 
-    The ledger has every claim that is known at this scale. `<study>.json` is the ledger,
-    `<study>.evidence.json` each seed's outcome for every claim, and `<study>.pictures.json`, where
-    there are any, curves, attention maps and grids.
+    The ledger has every claim that is known at this scale.
 
     Args:
         study: what is put to the test.
@@ -166,38 +197,74 @@ def run_study(
         command: what the user typed, for the ledger.
         seeds: how many seeds of each condition; the study's own numbers if None.
         claims: the ids of the claims to judge; all if none are given.
+        until_decided: double the seeds of what is undecided, up to so many; None leaves the number
+            that was chosen before.
         watcher: is told what happens.
         sink: follows what is trained, step by step.
         train_elsewhere: gets all conditions at once and fills the store
             (`mnemoscope.execution.cluster`); what it leaves is trained here.
     """
+    job = _Job(study, scale, store, command, watcher, sink, train_elsewhere)
     conditions = study.conditions(scale)
     if seeds is not None:
+        conditions = with_seeds(conditions, seeds)
+    if until_decided is None:
+        return _look(job, study.pick(claims), conditions, Plan())
+    return _look_until_decided(job, study.pick(claims), conditions, until_decided)
+
+
+def _look_until_decided(
+    job: _Job,
+    tests: tuple[ClaimTest, ...],
+    conditions: Mapping[str, Condition],
+    most_seeds: int,
+) -> Ledger:
+    """Look, and look again with twice the seeds at what is still undecided."""
+    n_seeds = max((each.seeds for each in conditions.values()), default=0)
+    looks = 1
+    while True:
+        plan = Plan(kind="until decided", looks=looks)
+        ledger = _look(job, tests, conditions, plan)
+        undecided = {each.id for each in ledger.claims if each.verdict == "undecided"}
+        tests = tuple(test for test in tests if test.claim.id in undecided and test.needs)
+        if not tests or looks == MAX_LOOKS or n_seeds >= most_seeds:
+            return ledger
+        looks += 1
+        n_seeds = min(2 * n_seeds, most_seeds)
         conditions = {
-            name: Condition(condition.spec, seeds) for name, condition in conditions.items()
+            name: Condition(each.spec, min(2 * each.seeds, most_seeds), each.first_seed)
+            for name, each in conditions.items()
         }
-    tests = study.pick(claims)
+
+
+def _look(
+    job: _Job, tests: tuple[ClaimTest, ...], conditions: Mapping[str, Condition], plan: Plan
+) -> Ledger:
+    """Train, measure and judge once, and write the ledger."""
     keys = {
-        test.claim.id: finding_key(study, test, scale, conditions, store) for test in study.tests
+        test.claim.id: finding_key(job.study, test, job.scale, conditions, job.store, plan)
+        for test in job.study.tests
     }
-    findings = _stored_findings(store, keys)
+    findings = _stored_findings(job.store, keys)
     open_tests = [test for test in tests if test.claim.id not in findings]
     needed = _needed(open_tests, conditions)
-    watcher.plan(needed, len(open_tests))
-
-    def run_of(name: str) -> Run:
-        return _load_or_train(store, conditions[name], name, f"{study.name}/{name}", watcher, sink)
-
-    evidence = Evidence(scale, conditions, run_of)
-    if train_elsewhere:
-        train_elsewhere(store, {name: (x.spec, range(x.seeds)) for name, x in needed.items()})
-    _train(store, needed, evidence)
+    job.watcher.plan(needed, len(open_tests))
+    runs = _train(job, needed)
+    evidence = Evidence(job.scale, conditions, runs.__getitem__)
     for test in open_tests:
         claim_id = test.claim.id
-        watcher.judging(claim_id)
-        findings[claim_id] = _judge(store, keys[claim_id], test, evidence)
-        watcher.judged(claim_id, findings[claim_id])
-    return _write(store, study, scale, command, findings)
+        job.watcher.judging(claim_id)
+        findings[claim_id] = _measure(job, keys[claim_id], test, evidence, plan)
+        job.watcher.judged(make_entry(test.claim, findings[claim_id].record))
+    return write_ledger(
+        job.store,
+        job.study.name,
+        job.scale,
+        job.command,
+        {test.claim.id: test.claim for test in job.study.tests},
+        {name: finding.record for name, finding in findings.items()},
+        {name: finding.plots for name, finding in findings.items()},
+    )
 
 
 def _stored_findings(store: Store, keys: Mapping[str, str]) -> dict[str, Finding]:
@@ -218,120 +285,110 @@ def _needed(
     return {name: condition for name, condition in conditions.items() if name in wanted}
 
 
-def _load_or_train(
-    store: Store, condition: Condition, name: str, title: str, watcher: Watcher, sink: Sink | None
-) -> Run:
+def _train(job: _Job, needed: Mapping[str, Condition]) -> dict[str, Run]:
+    """The runs of these conditions, trained or read from the store.
+
+    While one condition trains, the next is compiled.
+    """
+    if job.train_elsewhere:
+        wanted = {name: (each.spec, each.seed_range) for name, each in needed.items()}
+        job.train_elsewhere(job.store, wanted)
+    names = list(needed)
+    runs: dict[str, Run] = {}
+    for i, name in enumerate(names):
+        if i + 1 < len(names):
+            following = needed[names[i + 1]]
+            precompile(job.store, following.spec, following.seed_range)
+        runs[name] = _load_or_train(job, needed[name], name)
+    return runs
+
+
+def _load_or_train(job: _Job, condition: Condition, name: str) -> Run:
     """Train a condition or read it from the store, and tell the watcher how far it is."""
 
     def progress(done: int, total: int) -> None:
         # one more than there is, so that done == total is told once, by the call below
-        watcher.trained(name, done, total + 1)
+        job.watcher.trained(name, done, total + 1)
 
-    run = load_or_train(store, condition.spec, range(condition.seeds), progress, sink, title)
+    title = f"{job.study.name}/{name}"
+    run = load_or_train(job.store, condition.spec, condition.seed_range, progress, job.sink, title)
     total = condition.seeds * condition.spec.steps
-    watcher.trained(name, total, total)
+    job.watcher.trained(name, total, total)
     return run
 
 
-def _train(store: Store, needed: Mapping[str, Condition], evidence: Evidence) -> None:
-    """Train what is missing; while one condition trains, the next is compiled."""
-    names = list(needed)
-    for i, name in enumerate(names):
-        if i + 1 < len(names):
-            following = needed[names[i + 1]]
-            precompile(store, following.spec, range(following.seeds))
-        evidence.run(name)
-
-
-def _judge(store: Store, key: str, test: ClaimTest, evidence: Evidence) -> Finding:
-    """A test's finding, kept in the store."""
-    with store.lock(key):  # of several processes one judges, and the others read what it found
-        body = store.finding(key)
+def _measure(job: _Job, key: str, test: ClaimTest, evidence: Evidence, plan: Plan) -> Finding:
+    """What a test measures, kept in the store."""
+    with job.store.lock(
+        key
+    ):  # of several processes one measures, and the others read what it found
+        body = job.store.finding(key)
         if body is not None:
             return Finding.model_validate(body)
-        finding = evidence.finding(test.pick_conditions(evidence.conditions), test.judge)
-        store.keep_finding(key, finding.model_dump(mode="json"))
+        provenance = Provenance(
+            date=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            command=job.command,
+            hardware=hardware(),
+            versions=versions(),
+            code=hashlib.sha256(
+                f"{judging_fingerprint(job.study)} {code_of(test.measure)}".encode()
+            ).hexdigest()[:16],
+            criterion=test.claim.criterion_hash(),
+            commit=commit(),
+        )
+        finding = measure_claim(test, evidence, provenance, plan)
+        job.store.keep_finding(key, finding.model_dump(mode="json"))
         return finding
 
 
-# ---- the ledger and what lies beside it
-
-
-def _write(
-    store: Store, study: Study, scale: Scale, command: str, findings: Mapping[str, Finding]
-) -> Ledger:
-    """Write the ledger and the files beside it, unless nothing in them is new."""
-    with store.lock(f"ledger/{scale}/{study.name}"):
-        previous = read_ledger(store, study.name, scale)
-        ledger = _ledger(study, scale, command, findings, previous)
-        files = _files_beside(store, study, scale, findings)
-        changed = {name: text for name, text in files.items() if store.read_text(name) != text}
-        if previous is not None and not changed and previous.claims == ledger.claims:
-            return previous
-        # the ledger comes last: a run that is cut off before it is not taken for finished
-        for name, text in changed.items():
-            store.write_text(name, text)
-        text = ledger.model_dump_json(indent=1) + "\n"
-        store.write_text(f"ledger/{scale}/{study.name}.json", text)
-    return ledger
-
-
-def _files_beside(
-    store: Store, study: Study, scale: Scale, findings: Mapping[str, Finding]
-) -> dict[str, str]:
-    """The texts of the evidence and, where there are any, of the plots, by file name."""
-    by_seed = _read_beside(store, study, scale, "evidence")
-    plots = _read_beside(store, study, scale, PLOTS_FILE)
-    for claim_id, finding in findings.items():
-        by_seed[claim_id] = finding.by_seed
-        if finding.plots != Plots():
-            plots[claim_id] = finding.plots.model_dump(mode="json")
-    start = f"ledger/{scale}/{study.name}"
-    files = {f"{start}.evidence.json": json.dumps(by_seed, indent=1) + "\n"}
-    if plots:
-        files[f"{start}.{PLOTS_FILE}.json"] = json.dumps(plots) + "\n"
-    return files
-
-
-def _read_beside(store: Store, study: Study, scale: Scale, part: str) -> dict[str, Any]:
-    """What an earlier run wrote beside the ledger, by claim."""
-    text = store.read_text(f"ledger/{scale}/{study.name}.{part}.json")
-    return {} if text is None else parsed(text, f"the {part} of {study.name}")
-
-
-def read_ledger(store: Store, study: str, scale: Scale) -> Ledger | None:
-    """The ledger that an earlier run of this study wrote, if there is one.
+@fixed_numerics()
+def measure_claim(
+    test: ClaimTest, evidence: Evidence, provenance: Provenance, plan: Plan = Plan()
+) -> Finding:
+    """The record of one claim on this evidence.
 
     Args:
-        store: where it is kept.
-        study: the study's name.
-        scale: the scale of the ledger.
+        test: the claim and the function that measures it.
+        evidence: the trained conditions.
+        provenance: when, where and with what.
+        plan: how the number of seeds was chosen.
     """
-    text = store.read_text(f"ledger/{scale}/{study}.json")
-    return None if text is None else Ledger.model_validate_json(text)
-
-
-def _ledger(
-    study: Study,
-    scale: Scale,
-    command: str,
-    findings: Mapping[str, Finding],
-    previous: Ledger | None,
-) -> Ledger:
-    """The previous ledger with these findings in their places, in the study's order."""
-    entries = {entry.id: entry for entry in previous.claims} if previous else {}
-    for test in study.tests:
-        finding = findings.get(test.claim.id)
-        if finding:
-            measured = finding.model_dump(exclude={"by_seed", "plots"})
-            entries[test.claim.id] = Entry(**test.claim.model_dump(), **measured)
-    known = [test.claim.id for test in study.tests if test.claim.id in entries]
-    return Ledger(
-        study=study.name,
-        scale=scale,
-        command=command,
-        hardware=hardware(),
-        versions=versions(),
-        finished=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        claims=tuple(entries[claim_id] for claim_id in known),
+    names = test.pick_conditions(evidence.conditions)
+    why_not = ""
+    try:
+        measurement = test.measure(evidence)
+    except InconclusiveError as why:
+        why_not = str(why)
+        measurement = Measurement({})
+    record = Record(
+        parts=record_parts(test.claim, measurement),
+        conditions=evidence.trained(names),
+        plan=plan,
+        short_training=evidence.scale == "quick",
+        why_not=why_not,
+        note=evidence.note(names),
+        provenance=provenance,
+        by_seed={
+            name: tuple(float(f"{x:.6g}") for x in values)
+            for name, values in measurement.by_seed.items()
+        },
     )
+    return Finding(record=record, plots=measurement.plots)
+
+
+def commit() -> str:
+    """The commit of the clone that this package is part of; empty where that is not known."""
+    clone = PACKAGE.parent
+    if not (clone / ".git").exists():
+        return ""
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(clone), "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=5,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return found.stdout.strip()

@@ -4,3 +4,6 @@ from typing import Literal
 
 Scale = Literal["quick", "full"]
 SCALES: tuple[Scale, ...] = ("quick", "full")
+
+FRESH_SEED = 10_000
+"""Where seeds begin that were not seen when a criterion was stated."""

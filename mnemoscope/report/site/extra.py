@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from mnemoscope.studies.claims import Study
+from mnemoscope.studies.study import Study
 from mnemoscope.studies.folder import load_part
 from mnemoscope.studies.presentation import Statement
 from mnemoscope.training.run import Run

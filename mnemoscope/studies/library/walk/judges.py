@@ -1,4 +1,4 @@
-"""W1-W5: does the ABC model learn the cycle, and is attention needed for it?
+"""What W1-W7 measure: does the ABC model learn the cycle, and is attention needed for it?
 
 And do the published numbers hold together?
 """
@@ -11,16 +11,13 @@ import numpy as np
 
 from mnemoscope.core.axes import Array
 from mnemoscope.models import Transformer, force_pattern, knock_out_head
-from mnemoscope.studies.claims import Outcome, Verdict
-from mnemoscope.studies.evidence import MIN_SEEDS, Evidence
+from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.walk import published
-from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, build_conditions
-from mnemoscope.studies.presentation import Statement
-from mnemoscope.studies.statistics import share_verdict
+from mnemoscope.studies.library.walk.conditions import ABC, ALONE, POST, PRE
+from mnemoscope.studies.measurement import Measurement, among
 from mnemoscope.tasks import Cycle
 
 REACHED = 0.00015  # rounds to the published 0.0001
-NORM_FLOOR = 2 * np.log(2) / 3  # three answers, two values
 
 
 def cycle(task: Cycle, model: Transformer, world: tuple[()]) -> dict[str, Array]:
@@ -67,113 +64,106 @@ def every_prompt(task: Cycle, model: Transformer, world: tuple[()]) -> Array:
     return jnp.concatenate(correct).mean()
 
 
-def _nats(loss: float) -> str:
-    """A loss as a person writes it."""
-    return f"{loss:.2g}" if loss >= 1e-7 else "less than 1e-7"  # about where float32 ends
+def measure_learning(evidence: Evidence) -> Measurement:
+    """W1: the exact mean cross-entropy over the cycle at the end of training."""
+    losses = evidence.by_reading(ABC, lambda name: evidence.measure(name, cycle)["loss"])
+    parts = {
+        "learns": {name: losses[name] < REACHED for name in ("plain", "mlp") if name in losses},
+        "cross-entropy": losses["plain"],
+    }
+    for where, name in (("before", PRE), ("after", POST)):
+        if name in evidence.conditions:
+            loss = evidence.measure(name, cycle)["loss"]
+            parts[f"cross-entropy with a norm {where} each part"] = loss
+    by_seed = {name: losses[reading] for reading, name in evidence.readings(ABC).items()}
+    return Measurement(parts, by_seed)
 
 
-def _short(evidence: Evidence) -> bool:
-    """Whether training was shorter than at full scale."""
-    return evidence.conditions[ABC].spec.steps < build_conditions("full")[ABC].spec.steps
-
-
-def learns(evidence: Evidence) -> Outcome:
-    """W1: the exact mean cross-entropy over the cycle at the end of training.
-
-    A seed does it below 0.00015: reproduced if at least 90% of seeds do, refuted if at most 10%,
-    partly in between. A shorter training that does not reproduce it leaves it undecided.
-    """
-    losses = {name: evidence.measure(name, cycle)["loss"] for name in (ABC, MLP, POST, PRE)}
-    verdict, share, interval = share_verdict(losses[ABC] < REACHED)
-    if verdict != "reproduced" and _short(evidence):
-        verdict = "undecided"
-    reached = {name: (losses[name] < REACHED).mean() for name in (MLP, POST, PRE)}
-    others = ", ".join(f"{name.split('/')[1]} {each:.0%}" for name, each in reached.items())
-    sentence = (
-        f"{share:.0%} of seeds come below {REACHED}; median cross-entropy "
-        f"{_nats(np.median(losses[ABC]))}, largest {_nats(losses[ABC].max())}. Other readings: "
-        f"{others}. With a norm the median is {np.median(losses[POST]):.2g} (post) and "
-        f"{np.median(losses[PRE]):.2g} (pre): two dimensions normalized are nearly always one of "
-        f"two values, for which 2 ln(2)/3 = {NORM_FLOOR:.2g} is the best."
-    )
-    return Outcome(verdict, share, interval, sentence, losses)
-
-
-def answers(evidence: Evidence) -> Outcome:
-    """W2: accuracy over the cycle.
-
-    A seed does it if all nine are right: reproduced if at least 90% of seeds do, refuted if at most
-    10%, partly in between.
-    """
-    accuracy = evidence.measure(ABC, cycle)["accuracy"]
+def measure_answers(evidence: Evidence) -> Measurement:
+    """W2: accuracy over the cycle."""
+    found = evidence.by_reading(ABC, lambda name: evidence.measure(name, cycle))
     prompts = evidence.measure(ABC, every_prompt)
-    verdict, share, interval = share_verdict(accuracy == 1)
-    sentence = (
-        f"{share:.0%} of seeds give B, C, A for ABC and its two turns at every position. On all 39 "
-        "prompts of up to three tokens, most of which no training shows, the last token's "
-        f"successor is the answer in {prompts.mean():.0%} on average."
-    )
-    by_seed = {"accuracy": accuracy, "accuracy on all prompts": prompts}
-    return Outcome(verdict, share, interval, sentence, by_seed)
+    others = {reading: each for reading, each in found.items() if reading != "plain"}
+    parts = {
+        "answers": {reading: each["accuracy"] == 1 for reading, each in found.items()},
+        "reaches the published loss": {
+            reading: each["loss"] < REACHED for reading, each in others.items()
+        },
+        "all prompts": prompts,
+    }
+    by_seed = {"accuracy": found["plain"]["accuracy"], "accuracy on all prompts": prompts}
+    return Measurement(parts, by_seed)
 
 
-def _exact(statements: list[Statement], sentence: str) -> Outcome:
-    """Reproduced if all statements hold, refuted if none does, partly in between."""
-    held = float(np.mean([s.holds for s in statements]))
-    verdict: Verdict = "partly"
-    if held == 1:
-        verdict = "reproduced"
-    elif held == 0:
-        verdict = "refuted"
-    wrong = "; ".join(f"not: {s.said}, but {s.follows}" for s in statements if not s.holds)
-    count = f"{sum(s.holds for s in statements)} of {len(statements)} hold"
-    in_words = f"{sentence} {count}{f' ({wrong})' if wrong else ''}."
-    return Outcome(verdict, held, (held, held), in_words)
+def measure_sums(_: Evidence) -> Measurement:
+    """W3: embedding plus position against the published inputs, six entries."""
+    distance = np.abs(published.W_E + published.W_POS - published.INPUTS).max()
+    agree = sum(statement.holds for statement in published.inputs())
+    return Measurement({"entries": agree, "distance": distance})
 
 
-def sums(_: Evidence) -> Outcome:
-    """W3: embedding plus position against the published inputs, six entries.
-
-    An entry holds if it agrees within three roundings to four digits: reproduced if all do, refuted
-    if none does, partly in between.
-    """
-    apart = np.abs(published.W_E + published.W_POS - published.INPUTS).max()
-    return _exact(
-        published.inputs(),
-        f"Embedding plus position is at most {apart:.4f} from the published inputs.",
-    )
+def measure_directions(_: Evidence) -> Measurement:
+    """W4: which token the published output matrix reads in each of three published directions."""
+    return Measurement({"directions": sum(each.holds for each in published.readings())})
 
 
-def directions(_: Evidence) -> Outcome:
-    """W4: which token the published output matrix reads in each of three published directions.
+def measure_facts(evidence: Evidence) -> Measurement:
+    """W5: answers with attention forced to the last token, by seeds that know the cycle, and those
+    of models that never had attention."""
 
-    Reproduced if all three are read as the paper says, refuted if none is, partly in between.
-    """
-    return _exact(
-        published.readings(), "Of the three directions read with the published output matrix,"
-    )
+    def last_token(name: str) -> np.ma.MaskedArray:
+        found = evidence.measure(name, cycle)
+        return among(found["accuracy"] == 1, found["accuracy last token"] == 1)
 
-
-def facts(evidence: Evidence) -> Outcome:
-    """W5: right answers with attention forced to the last token, by seeds that know the cycle.
-
-    A seed does it if all nine stay right: reproduced if at least 90% do, refuted if at most 10%,
-    partly in between; undecided if fewer than eight seeds answer the whole cycle.
-    """
     found = evidence.measure(ABC, cycle)
-    able = found["accuracy"] == 1
-    last = found["accuracy last token"]
-    cut = found["accuracy no attention"]
-    if able.sum() < MIN_SEEDS:
-        sentence = f"Only {able.sum()} seeds answer the whole cycle."
-        return Outcome("undecided", float(able.mean()), (0.0, 1.0), sentence, found)
-    verdict, share, interval = share_verdict(last[able] == 1)
-    before = np.median(found["loss"][able])
-    after = np.median(found["loss last token"][able])
-    sentence = (
-        f"Of {able.sum()} seeds that answer the whole cycle, {share:.0%} still do when attention "
-        f"sees the last token alone, with a median cross-entropy of {_nats(after)} instead of "
-        f"{_nats(before)}. With attention cut altogether {(cut[able] == 1).mean():.0%} do; "
-        f"{cut[able].mean():.0%} of answers stay right."
-    )
-    return Outcome(verdict, share, interval, sentence, found)
+    readings = {
+        reading: last_token(name)
+        for reading, name in evidence.readings(ABC).items()
+        if reading in ("plain", "mlp")
+    }
+    without = evidence.measure(ALONE, answers_without_attention)
+    parts = {
+        "last token": readings,
+        "trained without attention": without == 1,
+        "no attention": among(found["accuracy"] == 1, found["accuracy no attention"] == 1),
+    }
+    return Measurement(parts, {**found, "accuracy, trained without attention": without})
+
+
+def answers_without_attention(task: Cycle, model: Transformer, world: tuple[()]) -> Array:
+    """Accuracy over the cycle of a model that has no attention.
+
+    Args:
+        task: The cycle.
+        model: One seed's.
+        world: Nothing: a cycle has no world.
+    """
+    sequences = jnp.asarray(task.sequences())
+    logits = jax.vmap(model)(sequences[:, :-1])
+    return (logits.argmax(axis=-1) == sequences[:, 1:]).mean()
+
+
+def measure_log_probabilities(_: Evidence) -> Measurement:
+    """W6: logits of the published directions beside their log-probabilities."""
+    logits = np.array(published.DIRECTIONS) @ published.W_U.T
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    gap = logits - log_p
+    parts = {
+        "up to a constant": np.ptp(gap, axis=1).max(),
+        "themselves": np.abs(gap).max(),
+    }
+    return Measurement(parts)
+
+
+def measure_packed_blocks(_: Evidence) -> Measurement:
+    """W7: x W^T + b cut into three blocks, beside three products of their own."""
+    rng = np.random.default_rng(0)
+    packed = rng.normal(size=(1000, 6, 2))
+    bias = rng.normal(size=(1000, 1, 6))
+    x = rng.normal(size=(1000, 3, 2))
+    whole = x @ packed.transpose(0, 2, 1) + bias
+    largest = 0.0
+    for block in (slice(0, 2), slice(2, 4), slice(4, 6)):
+        own = np.einsum("npd,ned->npe", x, packed[:, block]) + bias[..., block]
+        largest = max(largest, float(np.abs(own - whole[..., block]).max()))
+    return Measurement({"difference": largest})

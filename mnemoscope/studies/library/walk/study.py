@@ -1,10 +1,7 @@
-"""What the walk study claims, what it trains, and which judge settles which claim."""
+"""The walk study: what it claims, and what it trains."""
 
-from mnemoscope.studies.claims import ClaimTest, Study, load_claims
-from mnemoscope.studies.library.walk import judges
-from mnemoscope.studies.library.walk.conditions import ABC, MLP, POST, PRE, build_conditions
-
-CLAIMS = load_claims(__package__)
+from mnemoscope.studies.library.walk.conditions import ABC, build_conditions
+from mnemoscope.studies.study import Study, load_tests
 
 STUDY = Study(
     name="walk",
@@ -13,11 +10,5 @@ STUDY = Study(
     paper="A walk through a two-dimensional transformer on the pattern ABC",
     conditions=build_conditions,
     explore=(ABC,),
-    tests=(
-        ClaimTest(CLAIMS["W1"], (ABC, MLP, POST, PRE), judges.learns),
-        ClaimTest(CLAIMS["W2"], (ABC,), judges.answers),
-        ClaimTest(CLAIMS["W3"], (), judges.sums),
-        ClaimTest(CLAIMS["W4"], (), judges.directions),
-        ClaimTest(CLAIMS["W5"], (ABC,), judges.facts),
-    ),
+    tests=load_tests(__package__),
 )

@@ -1,0 +1,144 @@
+"""A study: claims of one paper, the models that are trained for them, and what measures each."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mnemoscope.core.errors import UserError, short, unknown
+from mnemoscope.studies.folder import read_toml
+from mnemoscope.studies.measurement import Measurement
+from mnemoscope.studies.scales import Scale
+from mnemoscope.training.spec import Spec
+from mnemoscope.verdicts.claim import Claim, read_claims
+
+if TYPE_CHECKING:
+    from mnemoscope.studies.evidence import Evidence
+    from mnemoscope.tasks import Corpus
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A Spec that a study trains, and over which seeds."""
+
+    spec: Spec
+    """What is trained."""
+    seeds: int
+    """How many."""
+    first_seed: int = 0
+    """The first one; seeds that nobody has looked at begin elsewhere."""
+
+    @property
+    def seed_range(self) -> range:
+        """The seeds themselves."""
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+
+@dataclass(frozen=True)
+class ClaimTest:
+    """A claim, the conditions it needs, and the function that measures what decides it."""
+
+    claim: Claim
+    """What is tested."""
+    needs: tuple[str, ...]
+    """Names or patterns of conditions; a pattern may match nothing at a scale without such ones."""
+    measure: Callable[["Evidence"], Measurement]
+    """Measures the parts of the claim's criterion."""
+
+    __test__ = False  # not a pytest class
+
+    def pick_conditions(self, known: Iterable[str]) -> tuple[str, ...]:
+        """The conditions that this test needs, out of those that a scale has."""
+        known = tuple(known)
+        for need in self.needs:
+            if "*" not in need and need not in known:
+                raise ValueError(unknown(f"condition needed by {self.claim.id}", need, known))
+        return tuple(name for name in known if self._needs(name))
+
+    def _needs(self, name: str) -> bool:
+        return any(fnmatchcase(name, need) for need in self.needs)
+
+
+@dataclass(frozen=True, repr=False)
+class Study:
+    """One paper put to the test."""
+
+    name: str
+    """As the command line has it."""
+    title: str
+    """A question."""
+    paper: str
+    """Its title and authors."""
+    conditions: Callable[[Scale], dict[str, Condition]]
+    """What is trained at a scale, by name."""
+    tests: tuple[ClaimTest, ...]
+    """One for each claim."""
+    package: str | None = None
+    """The folder that has the files of this study (`mnemoscope.studies.library`), as Python names
+    it."""
+    explore: tuple[str, ...] = ()
+    """Conditions whose quick runs the site's explorer carries."""
+    on_text: Callable[[Scale, "Corpus"], dict[str, Condition]] | None = None
+    """The same conditions on a text of the user's."""
+    on_model: Callable[[Path], "Study"] | None = None
+    """The same study of a language model of the user's."""
+    fingerprint: Callable[[], str] = str
+    """What its findings rest on besides conditions and code; nothing by default."""
+
+    def __repr__(self) -> str:
+        return f"<Study {self.name}: {short(self.title)}, {len(self.tests)} claims>"
+
+    def pick(self, ids: tuple[str, ...] = ()) -> tuple[ClaimTest, ...]:
+        """The tests of these claims, in the study's order; none given means all."""
+        known = {test.claim.id: test for test in self.tests}
+        for name in ids:
+            if name not in known:
+                raise UserError(unknown(f"claim of study {self.name!r}", name, known))
+        return tuple(test for test in self.tests if not ids or test.claim.id in ids)
+
+
+def load_tests(package: str | None) -> tuple[ClaimTest, ...]:
+    """The claims of a study with what measures each, from the `claims.toml` in its folder.
+
+    There a claim names its function, `measure = "heads.measure_division"` for the function of that
+    name in `heads.py` beside the file, and the conditions that it `needs`.
+
+    Args:
+        package: the study's folder as Python names it; `__package__` inside the study.
+    """
+    assert package is not None
+    tables = read_toml(package, "claims.toml")
+    claims = read_claims(tables, package.rsplit(".", 1)[-1])
+    return tuple(
+        ClaimTest(claim, claim.needs, _find_function(package, claim)) for claim in claims.values()
+    )
+
+
+def _find_function(package: str, claim: Claim) -> Callable[["Evidence"], Measurement]:
+    """The function that a claim names."""
+    module_name, _, name = claim.measure.partition(".")
+    try:
+        module: Any = import_module(f"{package}.{module_name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{package}.{module_name}":
+            raise
+        module = None
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise UserError(
+            f"claims.toml of {package.rsplit('.', 1)[-1]}, {claim.id}: there is no function "
+            f"{claim.measure!r}; 'file.function' of this folder is needed"
+        )
+    return found
+
+
+def with_seeds(conditions: Mapping[str, Condition], seeds: int) -> dict[str, Condition]:
+    """The same conditions with another number of seeds each.
+
+    Args:
+        conditions: by name.
+        seeds: how many.
+    """
+    return {name: Condition(each.spec, seeds, each.first_seed) for name, each in conditions.items()}
