@@ -13,6 +13,7 @@ HOME = Path(mnemoscope.__file__).parent
 # lowest first: a module imports from its own package and from those before it
 ORDER = (
     "core",
+    "verdicts",
     "tasks",
     "models",
     "probes",

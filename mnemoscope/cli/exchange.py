@@ -136,20 +136,22 @@ def _export_study(
 ) -> None:
     """Write a study's ledger and each seed's outcome as arrays or tables."""
     from mnemoscope.exchange.run_tables import as_arrays, ledger_tables, write_numpy
-    from mnemoscope.report.find_ledgers import evidence, ledgers
+    from mnemoscope.studies.ledger_files import find_folder, read_all_series, read_ledgers
 
     if to == "transformer-lens":
         raise UserError(
             f"{name!r} is a study, which has no weights; --to transformer-lens takes a stored run"
         )
-    books = ledgers(store, name)
+    books = read_ledgers(store, name)
     at = scale or ("full" if "full" in books else "quick")
     if at not in books:
         raise UserError(
             f"no {at} ledger of {name} in {str(store)!r}; make one with "
             f"'mnemoscope run {name} --scale {at}'"
         )
-    tables = ledger_tables(books[at], evidence(store, name, at))
+    series = read_all_series(find_folder(store, name, at), name)
+    by_claim = {claim: each.by_seed for claim, each in series.items()}
+    tables = ledger_tables(books[at], by_claim)
     if to == "numpy":
         write_numpy(as_arrays(tables), target, force)
         return

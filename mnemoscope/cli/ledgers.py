@@ -1,4 +1,4 @@
-"""The commands `ledger`, `show`, `compare` and `figure`: what has been found, printed and drawn."""
+"""The commands `ledger`, `show`, `compare`, `verify` and `figure`: what has been found."""
 
 import json
 import sys
@@ -15,6 +15,7 @@ from mnemoscope.studies.scales import Scale
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from mnemoscope.report.compare import Pair, Results
     from mnemoscope.studies.study import Study
 
 
@@ -32,11 +33,12 @@ def ledger(
         scale: quick: your own runs. full: yours, or else the one that comes with Mnemoscope.
         json_: Print the ledger as data (one object for a study, a list for all).
     """
-    from mnemoscope.report.find_ledgers import ledger as read
     from mnemoscope.report.ledger_tables import print_ledger
+    from mnemoscope.studies.ledger_files import find_folder, read_ledger
 
     names = _study_names(study)
-    books = [book for name in names if (book := read(store, name, scale))]
+    read = [read_ledger(find_folder(store, name, scale), name, scale) for name in names]
+    books = [book for book in read if book is not None]
     if not books:
         raise UserError(
             f"no {scale} ledger of {', '.join(names)} in {str(store)!r}; make one with "
@@ -62,18 +64,29 @@ def show(
         claim: The claim's id, such as R13.
         scale: quick or full; without it, every scale that has a verdict.
     """
-    from mnemoscope.report.find_ledgers import evidence, ledgers
     from mnemoscope.report.ledger_tables import print_claim
     from mnemoscope.studies.discover import find_claim
+    from mnemoscope.studies.ledger_files import (
+        find_folder,
+        read_all_series,
+        read_ledgers,
+        read_records,
+    )
+    from mnemoscope.verdicts.planning import describe_what_would_decide
+    from mnemoscope.verdicts.record import Series
 
     study, name = find_claim(claim)
+    (test,) = study.pick((name,))
     shown = False
-    for at, book in ledgers(store, study.name).items():
+    for at, book in read_ledgers(store, study.name).items():
         entry = next((entry for entry in book.claims if entry.id == name), None)
         if entry is None or scale not in (None, at):
             continue
-        by_seed = evidence(store, study.name, at).get(name, {})
-        print_claim(make_console(), book, entry, by_seed)
+        folder = find_folder(store, study.name, at)
+        by_seed = read_all_series(folder, study.name).get(name, Series()).by_seed
+        record = read_records(folder, study.name).get(name)
+        advice = describe_what_would_decide(test.claim, record) if record else ""
+        print_claim(make_console(), book, entry, by_seed, advice)
         shown = True
     if not shown:
         raise UserError(
@@ -89,21 +102,26 @@ def compare(
     other: Path | None = None,
     store: StoreDir = DEFAULT_STORE,
 ) -> None:
-    """Put your own ledger beside another: does another machine or device come to the same verdicts?
-    Exit code 1 if not.
+    """Put your own ledger beside another: does another machine or device come to the same?
+    Exit code 1 if verdicts at one scale differ.
 
     Args:
         study: The study's name, or "all" of which there are two ledgers.
-        scale: The scale of both. full: yours, or else the one that comes with Mnemoscope.
+        scale: Of your own ledger. quick is put beside the published full results, whose training
+            is longer; full beside the full ones.
         other: A folder with quick/STUDY.json or full/STUDY.json, such as another store's ledger/.
             Nothing: the results that come with Mnemoscope.
     """
-    from mnemoscope.report.find_ledgers import folder_of, published
+    from mnemoscope.report.compare import count_answers
+    from mnemoscope.studies.discover import STUDIES
+    from mnemoscope.studies.ledger_files import find_folder
+    from mnemoscope.studies.published import published_folder
 
-    other_folder = (other or published()) / scale
+    other_scale = scale if other else "full"
+    other_folder = (other or published_folder()) / other_scale
     own_folders: dict[str, Path] = {}
     for name in _study_names(study):
-        own_folder = folder_of(store, name, scale)
+        own_folder = find_folder(store, name, scale)
         if own_folder is None or own_folder == other_folder:
             continue  # the published ledger is not put beside itself
         if (other_folder / f"{name}.json").is_file():
@@ -114,26 +132,70 @@ def compare(
             f"in {str(other_folder)!r}"
         )
     # every study is printed, also after one that differs
-    agree = [
-        _print_comparison(name, scale, own_folder, other_folder)
-        for name, own_folder in own_folders.items()
-    ]
-    if not all(agree):
+    found = {
+        name: _print_comparison(
+            STUDIES[name], _results(own, name, scale), _results(other_folder, name, other_scale)
+        )
+        for name, own in own_folders.items()
+    }
+    if scale != other_scale:
+        n_claims = sum(len(STUDIES[name].tests) for name in found)
+        every = [pair for pairs in found.values() for pair in pairs]
+        print(f"In all: {count_answers(every, n_claims - len(every))}.")
+    elif not all(pair.same for pairs in found.values() for pair in pairs):
         sys.exit(1)
 
 
-def _print_comparison(name: str, scale: Scale, own_folder: Path, other_folder: Path) -> bool:
-    """Print two ledgers of a study side by side; whether all their verdicts are the same."""
-    from mnemoscope.report.compare import pairs, print_pairs
-    from mnemoscope.report.find_ledgers import evidence_in, ledger_in
+def _results(folder: Path, study: str, scale: Scale) -> "Results":
+    """A ledger with what lies beside it."""
+    from mnemoscope.report.compare import Results
+    from mnemoscope.studies.ledger_files import read_all_series, read_ledger, read_records
 
-    own = ledger_in(own_folder, name, scale)
-    other = ledger_in(other_folder, name, scale)
-    found = pairs(own, other, evidence_in(own_folder, name), evidence_in(other_folder, name))
+    ledger = read_ledger(folder, study, scale)
+    assert ledger is not None
+    return Results(ledger, read_records(folder, study), read_all_series(folder, study))
+
+
+def _print_comparison(study: "Study", own: "Results", other: "Results") -> "list[Pair]":
+    """Print two ledgers of a study side by side; the claims that both have."""
+    from mnemoscope.report.compare import pair_entries, print_pairs
+
+    claims = {test.claim.id: test.claim for test in study.tests}
+    found = pair_entries(own, other, claims)
     if not found:
-        raise UserError(f"the two {scale} ledgers of {name} have no claim in common")
-    print_pairs(make_console(), own, other, found)
-    return all(pair.same for pair in found)
+        raise UserError(
+            f"the two {own.ledger.scale} ledgers of {study.name} have no claim in common"
+        )
+    print_pairs(make_console(), own.ledger, other.ledger, found)
+    return found
+
+
+def verify(folder: Annotated[Path | None, tyro.conf.Positional] = None, /) -> None:
+    """Derive every verdict again from its evidence and its criterion; exit code 1 if one differs.
+
+    Nothing is trained, and nothing is measured again: a verdict, its value, its interval and its
+    sentence must follow from the numbers in STUDY.evidence.json by the one rule.
+
+    Args:
+        folder: Has STUDY.json and STUDY.evidence.json, such as a store's ledger/ folder. Nothing:
+            the results that come with Mnemoscope.
+    """
+    from mnemoscope.studies.discover import all_claims
+    from mnemoscope.studies.published import published_folder
+    from mnemoscope.verdicts.verify import verify_folder
+
+    checked = verify_folder(folder or published_folder(), all_claims())
+    for each in checked:
+        for difference in each.differences:
+            print(f"{each.ledger.study} ({each.ledger.scale}), {difference}")
+    n_differences = sum(len(each.differences) for each in checked)
+    n_derived = sum(len(each.ledger.claims) - len(each.underivable) for each in checked)
+    n_underivable = sum(len(each.underivable) for each in checked)
+    print(f"{n_derived} verdicts derived again, {n_differences} differences.")
+    if n_underivable:
+        print(f"{n_underivable} verdicts of 0.1 cannot be derived: their evidence lacks numbers.")
+    if n_differences:
+        sys.exit(1)
 
 
 def figure(
@@ -153,13 +215,13 @@ def figure(
         scale: quick or full; without it full where there is one.
     """
     from mnemoscope.report.claim_figures import write_figure
-    from mnemoscope.report.find_ledgers import ledgers
     from mnemoscope.studies.discover import find_claim
+    from mnemoscope.studies.ledger_files import read_ledgers
 
     study, name = find_claim(claim)
     judged_at = [
         at
-        for at, book in ledgers(store, study.name).items()
+        for at, book in read_ledgers(store, study.name).items()
         if any(entry.id == name for entry in book.claims)
     ]
     at = scale or ("full" if "full" in judged_at else "quick")
@@ -179,12 +241,14 @@ def figure(
 def _draw(study: "Study", claim: str, scale: Scale, store: Path) -> "dict[str, Figure]":
     """The figures of a judged claim by kind, that of its seeds first."""
     from mnemoscope.report.claim_figures import claim_figures, load_drawings
-    from mnemoscope.report.find_ledgers import evidence, read_plots
-    from mnemoscope.studies.claims import Plots
+    from mnemoscope.studies.ledger_files import find_folder, read_all_series, read_plots
+    from mnemoscope.studies.plot_data import Plots
     from mnemoscope.studies.presentation import load_panels
+    from mnemoscope.verdicts.record import Series
 
-    by_seed = evidence(store, study.name, scale).get(claim, {})
-    plots = read_plots(store, study.name, scale).get(claim, Plots())
+    folder = find_folder(store, study.name, scale)
+    by_seed = read_all_series(folder, study.name).get(claim, Series()).by_seed
+    plots = read_plots(folder, study.name).get(claim, Plots())
     panels = load_panels(study).get(claim, ())
     return claim_figures(panels, by_seed, plots, load_drawings(study).get(claim))
 

@@ -1,7 +1,7 @@
 """The command line: it parses, calls, and turns every expected failure into one line.
 
-Exit codes: 0 done, 1 `compare` found other verdicts, 2 something asked for cannot be done, 130
-interrupted. Finished work is kept in every case.
+Exit codes: 0 done, 1 `compare` found other verdicts or `verify` one that does not follow, 2
+something asked for cannot be done, 130 interrupted. Finished work is kept in every case.
 
 Commands import what they need when they are called: `mnemoscope --help` does not wait for JAX.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import tyro
 
 from mnemoscope.cli.exchange import export, import_
-from mnemoscope.cli.ledgers import compare, figure, ledger, show
+from mnemoscope.cli.ledgers import compare, figure, ledger, show, verify
 from mnemoscope.cli.profiling import profile
 from mnemoscope.cli.stored_runs import check, runs
 from mnemoscope.cli.studies import list_, run
@@ -30,6 +30,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "ledger": ledger,
     "show": show,
     "compare": compare,
+    "verify": verify,
     "runs": runs,
     "site": site,
     "explore": explore,

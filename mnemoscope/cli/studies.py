@@ -40,8 +40,8 @@ def _claims_table(study: "Study", store: Path) -> "Table":
     """A row for each claim of a study: its id, its verdict at both scales, what is claimed."""
     from rich.table import Table
 
-    from mnemoscope.studies.ledger_files import read_ledgers
     from mnemoscope.report.ledger_tables import styled
+    from mnemoscope.studies.ledger_files import read_ledgers
 
     table = Table(
         "claim",

@@ -17,12 +17,28 @@ from mnemoscope.core.axes import Shaped
 from mnemoscope.core.errors import UserError
 from mnemoscope.exchange.atomic_write import new_file, new_folder
 from mnemoscope.store import arrays_of
-from mnemoscope.verdicts.ledger import Entry, Ledger
 from mnemoscope.training.run import Run
+from mnemoscope.verdicts.ledger import Entry, Ledger
 
 Column = Shaped[np.ndarray, "row"]
 Tables = dict[str, dict[str, Column]]
 ABOUT = "about.json"
+# of an entry, besides its interval
+COLUMNS = (
+    "id",
+    "statement",
+    "published",
+    "criterion",
+    "ours",
+    "verdict",
+    "firm",
+    "value",
+    "unit",
+    "units",
+    "failed",
+    "sentence",
+    "criterion_hash",
+)
 
 
 def run_arrays(run: Run) -> dict[str, Shaped[np.ndarray, "..."]]:
@@ -68,7 +84,9 @@ def _by_seed_and_step(
     return table
 
 
-def ledger_tables(ledger: Ledger, evidence: Mapping[str, Mapping[str, Sequence[float]]]) -> Tables:
+def ledger_tables(
+    ledger: Ledger, evidence: Mapping[str, Mapping[str, Sequence[float | None]]]
+) -> Tables:
     """A study's findings: `claims`, a row each, and `outcomes`, a row for each seed (counted from
     0) and what was read off it."""
     if not ledger.claims:
@@ -86,16 +104,17 @@ def _claim_row(ledger: Ledger, entry: Entry) -> dict[str, Any]:
     row = {
         "study": ledger.study,
         "scale": ledger.scale,
-        **entry.model_dump(exclude={"interval"}),
+        **entry.model_dump(include=set(COLUMNS)),
         "low": low,
         "high": high,
     }
+    row["firm"] = "" if entry.firm is None else str(entry.firm)
     if entry.value is None:
         row["value"] = np.nan
     return row
 
 
-def _outcomes(evidence: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, Column]:
+def _outcomes(evidence: Mapping[str, Mapping[str, Sequence[float | None]]]) -> dict[str, Column]:
     """A row for each claim, what was read off its seeds, and seed."""
     rows = [
         (claim, name, seed, value)

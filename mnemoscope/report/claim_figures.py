@@ -19,10 +19,10 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.core.theme import INK, PUBLISHED, SEED
 from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure, panels_of
 from mnemoscope.report.requested_files import writing
-from mnemoscope.studies.plot_data import Plots
-from mnemoscope.studies.study import Study
 from mnemoscope.studies.folder import load_part
+from mnemoscope.studies.plot_data import Plots
 from mnemoscope.studies.presentation import Panel
+from mnemoscope.studies.study import Study
 
 FORMATS = ("svg", "pdf", "png")
 # spreads dots evenly without chance: the fractional parts of its multiples
@@ -73,7 +73,7 @@ def style() -> Iterator[None]:
 
 
 @style()
-def seeds_figure(panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]) -> Any:
+def seeds_figure(panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float | None]]) -> Any:
     """One panel below another, one line of dots for each series."""
     from matplotlib.lines import Line2D
 
@@ -85,7 +85,7 @@ def seeds_figure(panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]
     inches = (7.0, 0.34 * sum(heights) + 0.35)
     figure, axes = panels_of(len(shown), 1, inches, height_ratios=heights)
     for ax, (panel, names) in zip(axes[:, 0], shown, strict=True):
-        _dots(ax, panel, {name: np.asarray(by_seed[name], float) for name in names})
+        _dots(ax, panel, {name: _finite(by_seed[name]) for name in names})
     handles = [
         Line2D([], [], ls="", marker="o", ms=4, color=SEED, alpha=0.6, label="one seed"),
         Line2D([], [], ls="", marker="|", ms=11, mew=2, color=INK, label="median"),
@@ -101,6 +101,12 @@ def seeds_figure(panels: Sequence[Panel], by_seed: Mapping[str, Sequence[float]]
         handletextpad=0.3,
     )
     return figure
+
+
+def _finite(values: Sequence[float | None]) -> np.ndarray:
+    """The numbers of the units that have one."""
+    numbers = np.array(values, float)
+    return numbers[np.isfinite(numbers)]
 
 
 def _dots(ax: Any, panel: Panel, series: Mapping[str, np.ndarray]) -> None:
@@ -146,7 +152,7 @@ def _dots(ax: Any, panel: Panel, series: Mapping[str, np.ndarray]) -> None:
 @style()
 def claim_figures(
     panels: Sequence[Panel],
-    by_seed: Mapping[str, Sequence[float]],
+    by_seed: Mapping[str, Sequence[float | None]],
     plots: Plots,
     drawing: Drawing | None = None,
 ) -> dict[str, Any]:

@@ -1,14 +1,18 @@
 """Two ledgers of one study side by side.
 
-Does another machine, device or version come to the same verdicts?
+Does another machine, device or version come to the same? Two answers stand beside each claim:
+whether the verdicts are the same, and whether what was measured may be the same number, by a
+two-sample comparison at 1% of the part that decides (`mnemoscope.verdicts.planning`). Trainings
+on two devices round differently and part, as any two trainings do that differ in a last digit; how
+near single seeds are stands beside it.
 
-Trainings on two devices round differently and part, as any two trainings do that differ in a last
-digit. What must be the same is what they say, the verdict of every claim; how near their values and
-single seeds are stands beside it.
+A quick ledger is put beside the published full one. It trains less, so its verdicts may differ; the
+claims say where its numbers are no estimate of the published ones.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -16,11 +20,25 @@ from rich.markup import escape
 from rich.table import Table
 
 from mnemoscope.report.ledger_tables import styled
-from mnemoscope.studies.claims import Entry, Ledger
+from mnemoscope.verdicts.claim import Claim
+from mnemoscope.verdicts.ledger import Entry, Ledger
+from mnemoscope.verdicts.planning import compare_records
+from mnemoscope.verdicts.record import Record, Series
 
 # two outcomes of a seed are the same when they differ by less, absolutely or relatively
 CLOSE = 1e-2
-BySeed = Mapping[str, Sequence[float]]
+Answer = Literal["agrees", "differs", "not comparable", "not measured"]
+ANSWERS: tuple[Answer, ...] = ("agrees", "differs", "not comparable", "not measured")
+
+
+class Results(NamedTuple):
+    """A ledger with what lies beside it."""
+
+    ledger: Ledger
+    records: Mapping[str, Record]
+    """By claim; none of a ledger of 0.1."""
+    series: Mapping[str, Series]
+    """What figures show, by claim."""
 
 
 class Pair(NamedTuple):
@@ -28,6 +46,10 @@ class Pair(NamedTuple):
 
     one: Entry
     other: Entry
+    answer: Answer
+    """Whether both may have measured the same number."""
+    why: str
+    """Why they cannot be compared, where they cannot."""
     near: int
     """Outcomes of single seeds that are the same in both."""
     outcomes: int
@@ -38,62 +60,72 @@ class Pair(NamedTuple):
         """Whether both come to the same verdict."""
         return self.one.verdict == self.other.verdict
 
-    @property
-    def values(self) -> str:
-        """How the two values lie to each other."""
-        a = self.one.value
-        b = self.other.value
-        one = self.one.interval
-        other = self.other.interval
-        if a is None or b is None or one is None or other is None:
-            return "not measured twice"
-        if max(abs(a), abs(b)) < 1e-9:
-            return "both zero but for rounding"
-        if np.isclose(a, b, rtol=1e-4):
-            return "the same to four digits"
-        overlap = one[0] <= other[1] and other[0] <= one[1]
-        return "intervals overlap" if overlap else "intervals apart"
 
-
-def _shared(one: Entry, other: Entry, mine: BySeed, theirs: BySeed) -> list[tuple[float, float]]:
-    """The outcomes of seeds that both ledgers have, of one claim."""
-    if one.failed_seeds or other.failed_seeds:
-        return []
-    shared = []
-    for name, values in mine.items():
-        others = theirs.get(name, ())
-        # outcomes are those of seeds 0, 1, ... only where no seed is left out
-        if len(values) == one.seeds and len(others) == other.seeds:
-            shared += zip(values, others, strict=False)
-    return shared
-
-
-def pairs(
-    one: Ledger,
-    other: Ledger,
-    by_seed: Mapping[str, BySeed],
-    other_by_seed: Mapping[str, BySeed],
-) -> list[Pair]:
+def pair_entries(one: Results, other: Results, claims: Mapping[str, Claim]) -> list[Pair]:
     """Every claim that both ledgers have, in order.
 
     Args:
-        one: The first ledger.
-        other: The second.
-        by_seed: Each seed's outcomes in the first, by claim.
-        other_by_seed: The same in the second.
+        one: the first ledger.
+        other: the second.
+        claims: of the study, by id.
     """
-    known = {entry.id: entry for entry in other.claims}
-    found = []
-    for entry in one.claims:
+    known = {entry.id: entry for entry in other.ledger.claims}
+    found: list[Pair] = []
+    for entry in one.ledger.claims:
         if entry.id not in known:
             continue
         match = known[entry.id]
-        mine = by_seed.get(entry.id, {})
-        theirs = other_by_seed.get(entry.id, {})
-        both = _shared(entry, match, mine, theirs)
+        answer, why = _compare(one, other, claims.get(entry.id), entry.id)
+        both = _shared(one, other, entry, match)
         near = sum(bool(np.isclose(a, b, rtol=CLOSE, atol=CLOSE)) for a, b in both)
-        found.append(Pair(entry, match, near, len(both)))
+        found.append(Pair(entry, match, answer, why, near, len(both)))
     return found
+
+
+def _compare(one: Results, other: Results, claim: Claim | None, name: str) -> tuple[Answer, str]:
+    """Whether two measurements of a claim may be of the same number, and why nobody can say."""
+    if 1 in (one.ledger.format, other.ledger.format):
+        return "not comparable", "0.1 kept too little of what it measured"
+    if claim is None:
+        return "not comparable", "this version does not know the claim"
+    if one.ledger.scale != other.ledger.scale and claim.not_comparable:
+        return "not comparable", claim.not_comparable
+    if name not in one.records or name not in other.records:
+        return "not measured", "its evidence is missing"
+    agrees = compare_records(claim, one.records[name], other.records[name])
+    if agrees is None:
+        return "not measured", "one of them has no number"
+    return ("agrees" if agrees else "differs"), ""
+
+
+def _shared(one: Results, other: Results, entry: Entry, match: Entry) -> list[tuple[float, float]]:
+    """The outcomes of seeds that both ledgers have, of one claim."""
+    starts = [
+        {condition.first_seed for condition in each.conditions.values()} for each in (entry, match)
+    ]
+    if entry.failed or match.failed or starts[0] != starts[1]:
+        return []  # the same place in both is not the same seed
+    mine = one.series.get(entry.id, Series()).by_seed
+    theirs = other.series.get(entry.id, Series()).by_seed
+    return [
+        (a, b)
+        for name, values in mine.items()
+        for a, b in zip(values, theirs.get(name, ()), strict=False)
+        if a is not None and b is not None
+    ]
+
+
+def count_answers(found: Sequence[Pair], not_judged: int = 0) -> str:
+    """How many claims agree, in words.
+
+    Args:
+        found: the claims that both ledgers have.
+        not_judged: how many the first one lacks.
+    """
+    counts = Counter(pair.answer for pair in found)
+    words = {"agrees": "agree", "differs": "differ"}
+    parts = [f"{counts[answer]} {words.get(answer, answer)}" for answer in ANSWERS[:3]]
+    return f"{', '.join(parts)}, {counts['not measured'] + not_judged} not measured"
 
 
 def print_pairs(console: Console, one: Ledger, other: Ledger, found: Sequence[Pair]) -> None:
@@ -109,31 +141,32 @@ def print_pairs(console: Console, one: Ledger, other: Ledger, found: Sequence[Pa
     said = f"the same verdict on all {len(found)} claims"
     if differ:
         said = f"verdicts differ: {', '.join(differ)}"
+    if one.scale != other.scale:
+        said = count_answers(found)
     table = Table(
-        title=escape(f"{one.study} ({one.scale})"),
+        title=escape(f"{one.study} ({one.scale}) beside {other.scale} of {other.finished[:10]}"),
         title_justify="left",
         caption=escape(said),
         caption_justify="left",
     )
-    headings = (
-        "claim",
-        one.hardware,
-        other.hardware,
-        "value [95%]",
-        "value [95%]",
-        "values",
-        f"outcomes within {CLOSE:.0%}",
-    )
-    for heading in headings:
-        table.add_column(escape(heading))
+    for heading in ("", "this", "measured [95%]", "that", "measured [95%]", "", "seeds"):
+        table.add_column(heading)
     for pair in found:
         table.add_row(
             escape(pair.one.id),
             styled(pair.one.verdict),
-            styled(pair.other.verdict),
             pair.one.number(),
+            styled(pair.other.verdict),
             pair.other.number(),
-            pair.values,
+            pair.answer,
             f"{pair.near:,} of {pair.outcomes:,}" if pair.outcomes else "-",
         )
     console.print(table)
+    console.print(
+        f"this: {one.hardware}; that: {other.hardware}; seeds: outcomes within {CLOSE:.0%}",
+        markup=False,
+        highlight=False,
+    )
+    for why in dict.fromkeys(pair.why for pair in found if pair.why):
+        names = ", ".join(pair.one.id for pair in found if pair.why == why)
+        console.print(f"{names}: {why}", markup=False, highlight=False)

@@ -16,8 +16,9 @@ from mnemoscope.core.errors import UserError, unknown
 from mnemoscope.studies.folder import load_part, read_toml
 
 if TYPE_CHECKING:
-    from mnemoscope.studies.study import Condition, Study
     from mnemoscope.studies.scales import Scale
+    from mnemoscope.studies.study import Condition, Study
+    from mnemoscope.verdicts.claim import Claim
 
 LIBRARY = "mnemoscope.studies.library"
 
@@ -64,11 +65,18 @@ def find_study(name: str) -> "Study":
     return STUDIES[name]
 
 
+def all_claims() -> dict[str, dict[str, "Claim"]]:
+    """The claims of every study by its name and theirs; known without JAX."""
+    from mnemoscope.verdicts.claim import read_claims
+
+    return {
+        name: read_claims(read_toml(f"{LIBRARY}.{name}", "claims.toml"), name) for name in STUDIES
+    }
+
+
 def find_claim(claim_id: str) -> tuple["Study", str]:
     """The study that has this claim."""
-    known = {
-        each: name for name in STUDIES for each in read_toml(f"{LIBRARY}.{name}", "claims.toml")
-    }
+    known = {claim_id: name for name, claims in all_claims().items() for claim_id in claims}
     if claim_id not in known:
         raise UserError(unknown("claim", claim_id, known))
     return STUDIES[known[claim_id]], claim_id

@@ -18,12 +18,12 @@ from mnemoscope.core.legacy import PLOTS_FILE
 from mnemoscope.execution.machine import hardware, versions
 from mnemoscope.store import Store, integrity_error
 from mnemoscope.studies.plot_data import Plots
+from mnemoscope.studies.published import published_folder
 from mnemoscope.studies.scales import SCALES, Scale
 from mnemoscope.verdicts.claim import Claim
 from mnemoscope.verdicts.evidence_file import read_evidence, read_series, write_evidence
 from mnemoscope.verdicts.ledger import Ledger, make_entry
 from mnemoscope.verdicts.record import Record, Series
-
 
 T = TypeVar("T")
 
@@ -150,17 +150,6 @@ def _stored_plots(
 
 
 # ---- reading, from a store or from the published results
-
-
-def published_folder() -> Path:
-    """The full-scale results that come with Mnemoscope.
-
-    They are inside an installed package, or beside it in a clone.
-    """
-    home = Path(__file__).parent.parent
-    inside = home / "results"
-    beside = home.parent / "results"
-    return beside if beside.is_dir() and not inside.is_dir() else inside
 
 
 def find_folder(store: Path, study: str, scale: Scale) -> Path | None:

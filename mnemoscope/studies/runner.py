@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+
 from mnemoscope.core.fingerprint import PACKAGE, code_of, source_fingerprint, trained_by
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.strict import Strict
@@ -52,6 +54,8 @@ SHARED = (
     "studies/bisection.py",
     "studies/statistics.py",
 )
+
+FIXED = Plan()
 
 # trains somewhere else: gets the store to fill, and each condition's Spec and seeds by name
 TrainElsewhere = Callable[[Store, Mapping[str, tuple[Spec, range]]], None]
@@ -135,7 +139,7 @@ def finding_key(
     scale: Scale,
     conditions: Mapping[str, Condition],
     store: Store,
-    plan: Plan = Plan(),
+    plan: Plan = FIXED,
 ) -> str:
     """Changes whenever anything that the measurement rests on does.
 
@@ -209,7 +213,7 @@ def run_study(
     if seeds is not None:
         conditions = with_seeds(conditions, seeds)
     if until_decided is None:
-        return _look(job, study.pick(claims), conditions, Plan())
+        return _look(job, study.pick(claims), conditions, FIXED)
     return _look_until_decided(job, study.pick(claims), conditions, until_decided)
 
 
@@ -343,7 +347,7 @@ def _measure(job: _Job, key: str, test: ClaimTest, evidence: Evidence, plan: Pla
 
 @fixed_numerics()
 def measure_claim(
-    test: ClaimTest, evidence: Evidence, provenance: Provenance, plan: Plan = Plan()
+    test: ClaimTest, evidence: Evidence, provenance: Provenance, plan: Plan = FIXED
 ) -> Finding:
     """The record of one claim on this evidence.
 
@@ -368,12 +372,19 @@ def measure_claim(
         why_not=why_not,
         note=evidence.note(names),
         provenance=provenance,
-        by_seed={
-            name: tuple(float(f"{x:.6g}") for x in values)
-            for name, values in measurement.by_seed.items()
-        },
+        by_seed={name: six_digits(values) for name, values in measurement.by_seed.items()},
     )
     return Finding(record=record, plots=measurement.plots)
+
+
+def six_digits(values: Any) -> tuple[float, ...]:
+    """What a figure shows of every unit; not a number where a unit has none.
+
+    Args:
+        values: by unit; masked where there is none.
+    """
+    array = np.ma.filled(np.ma.asarray(values, float), np.nan)
+    return tuple(float(f"{x:.6g}") for x in array)
 
 
 def commit() -> str:

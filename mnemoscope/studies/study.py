@@ -116,7 +116,7 @@ def load_tests(package: str | None) -> tuple[ClaimTest, ...]:
     )
 
 
-def _find_function(package: str, claim: Claim) -> Callable[["Evidence"], Measurement]:
+def _find_function(package: str, claim: Claim) -> "Callable[[Evidence], Measurement]":
     """The function that a claim names."""
     module_name, _, name = claim.measure.partition(".")
     try:
@@ -125,7 +125,7 @@ def _find_function(package: str, claim: Claim) -> Callable[["Evidence"], Measure
         if error.name != f"{package}.{module_name}":
             raise
         module = None
-    found = getattr(module, name, None)
+    found: Callable[[Evidence], Measurement] | None = getattr(module, name, None)
     if not callable(found):
         raise UserError(
             f"claims.toml of {package.rsplit('.', 1)[-1]}, {claim.id}: there is no function "

@@ -28,11 +28,12 @@ In `claims.toml`:
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from datetime import date
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import AfterValidator, field_validator, model_validator
 
-from mnemoscope.core.errors import UserError
+from mnemoscope.core.errors import UserError, short
 from mnemoscope.core.strict import Strict
 from mnemoscope.core.theme import Verdict
 from mnemoscope.verdicts.intervals import RANGES, Kind
@@ -52,9 +53,10 @@ SHARE_ZONES: Mapping[ZoneName, str] = {
 
 def _date(text: str) -> str:
     """A day, as ISO 8601 writes it."""
-    from datetime import date
-
-    date.fromisoformat(text)
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"a day is written as 2026-11-19, got {short(text)}") from None
     return text
 
 

@@ -182,8 +182,9 @@ def estimate(
     if fewest < MIN_UNITS:
         return Estimate(value, None, n_units, f"{fewest} units; {MIN_UNITS} are needed")
     needed = units_for_certainty(level)
-    if "share" not in kind and fewest < needed and any(np.ptp(group) == 0 for group in groups):
-        why = f"{fewest} units agree; {needed} would be needed"
+    same = [len(group) for group in groups if len(group) < needed and np.ptp(group) == 0]
+    if same and "share" not in kind:
+        why = f"{min(same)} units agree; {needed} would be needed"
         return Estimate(value, None, n_units, why)
     interval = _interval(kind, values, others, level)
     if interval is None:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from mnemoscope.core.theme import VERDICTS, css_variables
 from mnemoscope.explorer import build_page, pack_run
 from mnemoscope.explorer.featured import describe_featured, featured_runs
-from mnemoscope.report import find_ledgers
 from mnemoscope.report.requested_files import writing
 from mnemoscope.report.site.extra import ExtraPage, load_extra_pages, load_statements
 from mnemoscope.report.site.rows import SHOWN_SCALES, claim_row, rows_with_figures
 from mnemoscope.store import Store
 from mnemoscope.studies.discover import STUDIES
+from mnemoscope.studies.ledger_files import read_ledgers
 from mnemoscope.studies.presentation import load_page
 from mnemoscope.training.run import Run
 
@@ -34,7 +34,7 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
         store: Whose ledgers and runs are shown, besides the published ledgers.
         tell: Hears what is being written.
     """
-    ledgers = {name: find_ledgers.ledgers(store.folder, name) for name in STUDIES}
+    ledgers = {name: read_ledgers(store.folder, name) for name in STUDIES}
     featured = {name: featured_runs(study, store) for name, study in STUDIES.items()}
     extra = _make_extra_pages(featured, tell)
     explored = describe_featured(featured)

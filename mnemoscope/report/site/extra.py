@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from mnemoscope.studies.study import Study
 from mnemoscope.studies.folder import load_part
 from mnemoscope.studies.presentation import Statement
+from mnemoscope.studies.study import Study
 from mnemoscope.training.run import Run
 
 

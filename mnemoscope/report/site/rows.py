@@ -4,11 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.report import find_ledgers
 from mnemoscope.report.claim_figures import claim_figures, load_drawings, svg
-from mnemoscope.studies.claims import Claim, Ledger, Plots, Study
+from mnemoscope.studies.ledger_files import find_folder, read_all_series, read_plots
+from mnemoscope.studies.plot_data import Plots
 from mnemoscope.studies.presentation import load_panels
 from mnemoscope.studies.scales import SCALES, Scale
+from mnemoscope.studies.study import Study
+from mnemoscope.verdicts.claim import Claim
+from mnemoscope.verdicts.ledger import Ledger
+from mnemoscope.verdicts.record import Series
 
 SHOWN_SCALES = tuple(reversed(SCALES))  # what full scale found comes first
 
@@ -47,14 +51,15 @@ def rows_with_figures(
     """
     panels = load_panels(study)
     drawings = load_drawings(study)
-    by_seed = {scale: find_ledgers.evidence(store, study.name, scale) for scale in ledgers}
-    plots = {scale: find_ledgers.read_plots(store, study.name, scale) for scale in ledgers}
+    folders = {scale: find_folder(store, study.name, scale) for scale in ledgers}
+    series = {scale: read_all_series(each, study.name) for scale, each in folders.items()}
+    plots = {scale: read_plots(each, study.name) for scale, each in folders.items()}
     rows = [claim_row(study, test.claim, ledgers) for test in study.tests]
     for row in rows:
         claim = row["claim"].id
         for n, part in enumerate(row["found"]):
             scale = part["scale"]
-            seeds = by_seed[scale].get(claim, {})
+            seeds = series[scale].get(claim, Series()).by_seed
             if n and not seeds:
                 continue  # what is exact is drawn once
             figures = claim_figures(
