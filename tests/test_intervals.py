@@ -83,6 +83,8 @@ def test_what_is_exact_is_its_own_interval():
     [
         ("share", [], (), "nothing was measured"),
         ("share", [1.0] * 7, (), "7 units; 8 are needed"),
+        ("share", [1.0] * 8, (), "8 of 8 do; 35 would decide"),
+        ("share", [1.0, 0.0] * 17, (), "17 of 34 do; 35 would decide"),
         ("mean", [1.0, math.inf] * 8, (), "8 of 16 have no finite value"),
         ("mean", [1.0, math.nan] * 8, (), "8 of 16 have no finite value"),
         ("mean", [1.0] * 34, (), "34 units agree; 35 would be needed"),

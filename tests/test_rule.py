@@ -34,7 +34,9 @@ def verdict_of(claim, parts, **fields):
         (98, 98, "reproduced", True),
         (52, 53, "reproduced", False),
         (51, 52, "undecided", False),
-        (20, 40, "partly", True),
+        (20, 40, "partly", False),
+        (49, 98, "partly", True),
+        (17, 34, "undecided", False),
         (36, 40, "undecided", False),  # from 77% to 96%
         (0, 35, "refuted", False),
         (0, 98, "refuted", True),

@@ -182,6 +182,10 @@ def estimate(
     if fewest < MIN_UNITS:
         return Estimate(value, None, n_units, f"{fewest} units; {MIN_UNITS} are needed")
     needed = units_for_certainty(level)
+    if kind == "share" and n_units < needed:
+        # fewer could show at most that it lies between, and that wrongly in one case of fifteen
+        why = f"{sum(values):.0f} of {n_units} do; {needed} would decide"
+        return Estimate(value, None, n_units, why)
     same = [len(group) for group in groups if len(group) < needed and np.ptp(group) == 0]
     if same and "share" not in kind:
         why = f"{min(same)} units agree; {needed} would be needed"

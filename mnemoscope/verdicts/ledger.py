@@ -145,10 +145,13 @@ class Ledger(Strict):
     @classmethod
     def _read_0_1(cls, data: Any) -> Any:
         """A ledger of 0.1 has no format, and other names in its entries."""
-        if not isinstance(data, dict) or "format" in data:
+        if not isinstance(data, dict):
             return data
         fields = cast(dict[str, Any], data)
-        claims = [_entry_of_0_1(entry) for entry in fields.get("claims", ())]
+        entries = fields.get("claims")
+        if "format" in fields or not isinstance(entries, list) or not entries:
+            return fields
+        claims = [_entry_of_0_1(entry) for entry in cast(list[Any], entries)]
         return {**fields, "format": 1, "claims": claims}
 
     def _repr_html_(self) -> str:

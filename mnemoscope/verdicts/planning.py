@@ -16,7 +16,7 @@ from mnemoscope.verdicts.record import Record, UnitValues
 from mnemoscope.verdicts.rule import judge
 
 AGREE_LEVEL = 0.99
-MOST_UNITS = 100_000
+MOST_UNITS = 10_000
 GROWTH = 1.1
 
 
