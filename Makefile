@@ -9,7 +9,7 @@ PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 .PHONY: help reproduce test test-long test-interop test-gpu lint bench clean
 
 help:
-	@echo "make reproduce   set up, run every study at the quick scale, print the ledger, write the site"
+	@echo "make reproduce   set up, run every study at the quick scale, write the site, say what agrees with the published results"
 	@echo "make test        set up, then everything that CI runs: ruff, pyright, pytest (8 minutes on two cores)"
 	@echo "make test-long   kills, 10,000 mutated inputs, many random models; before an issue is resolved"
 	@echo "make test-interop  against PyTorch, Transformers and TransformerLens, in an environment of its own (2 GB)"
@@ -30,6 +30,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 reproduce: $(VENV)/.installed
 	$(BIN)/mnemoscope run all --scale quick
 	$(BIN)/mnemoscope site
+	$(BIN)/mnemoscope compare --scale quick
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -1,6 +1,5 @@
 """The picture of the README: recall of every seed against model size, from the published run."""
 
-import json
 from pathlib import Path
 
 import matplotlib
@@ -9,6 +8,8 @@ import numpy as np
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
+from mnemoscope.verdicts.evidence_file import read_series
+
 HERE = Path(__file__).parent
 SIZES = ("d16h1", "d16h2", "d32h1", "d32h2", "d64h1", "d64h2")
 SOURCE = {"d16h1": 0.0001, "d32h2": 1.0}  # "partial" for d32h1 has no figure
@@ -16,7 +17,8 @@ SOURCE = {"d16h1": 0.0001, "d32h2": 1.0}  # "partial" for d32h1 has no figure
 
 def main() -> None:
     """Draw docs/recall.svg."""
-    evidence = json.loads((HERE.parent / "results/full/remember.evidence.json").read_text())["R16"]
+    path = HERE.parent / "results/full/remember.evidence.json"
+    evidence = read_series(path.read_text(), path.name)["R16"].by_seed
     plt.rcParams |= {
         "svg.hashsalt": "mnemoscope",
         "font.size": 10,

@@ -1,12 +1,10 @@
 """RESULTS.md: every claim with its verdict, from the published full-scale ledgers."""
 
-import json
-import re
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
-from mnemoscope.core.theme import VERDICTS
+from mnemoscope.report.ledger_tables import escape_cell, summary
+from mnemoscope.studies.ledger_files import read_ledger
+from mnemoscope.verdicts.ledger import Entry, Ledger
 
 HERE = Path(__file__).parent
 LEDGERS = HERE.parent / "results" / "full"
@@ -43,96 +41,71 @@ INTRODUCTION = """\
 
 Written by `python docs/results.py` from [`results/full/`](results/full); do not edit.
 
-`measured` is the claim's main value with its 95% interval; the last column says what it is ("the
-source" in it is the paper). A dash under seeds: the ledger counts no seeds for this claim. Criteria
-are in each study's `claims.toml`, written before the runs; [FINDINGS.md](FINDINGS.md) says what was
-changed after looking, and what surprised us. One claim with its criterion and every seed:
-`.venv/bin/mnemoscope show R13`.
+`measured` is the number that the verdict is about with its 95% interval; the last column says what
+it is. A verdict is **firm** if it is the same at 99.9%. `mnemoscope verify` derives every verdict
+again from its evidence; those marked 0.1 were decided by judges of version 0.1, and their evidence
+does not suffice for that. Criteria are in each study's `claims.toml`; [FINDINGS.md](FINDINGS.md)
+says what was changed after looking, and what surprised us. One claim with its criterion and every
+seed: `.venv/bin/mnemoscope show R13`.
 """
 HEAD = (
-    "| | claim | verdict | measured [95%] | the paper says | seeds | in words |",
+    "| | claim | verdict | measured [95%] | the paper says | rests on | in words |",
     "|---|---|---|---|---|---|---|",
 )
 
 
 def main() -> None:
     """Write RESULTS.md."""
-    PAGE.write_text(page(read_ledgers()), encoding="utf-8")
+    PAGE.write_text(page(read_all()), encoding="utf-8")
 
 
-def read_ledgers() -> list[dict[str, Any]]:
+def read_all() -> list[Ledger]:
     """The full-scale ledgers, in the order of the page."""
-    return [json.loads((LEDGERS / f"{study}.json").read_text("utf-8")) for study in STUDIES]
+    found = [read_ledger(LEDGERS, study, "full") for study in STUDIES]
+    return [ledger for ledger in found if ledger is not None]
 
 
-def page(ledgers: list[dict[str, Any]]) -> str:
+def page(ledgers: list[Ledger]) -> str:
     """The whole page as Markdown."""
-    claims = [claim for ledger in ledgers for claim in ledger["claims"]]
-    total = f"All {len(claims)} claims: {count_verdicts(claims)}.\n"
+    everything = [entry for ledger in ledgers for entry in ledger.claims]
+    total = f"All {len(everything)} claims: {summary(everything)}.\n"
     return "\n".join([INTRODUCTION, total, *map(section, ledgers)])
 
 
-def section(ledger: dict[str, Any]) -> str:
+def section(ledger: Ledger) -> str:
     """One study: its paper, how it was measured, and a row for each claim."""
-    study = ledger["study"]
-    failed = sum(claim["failed_seeds"] for claim in ledger["claims"])
+    failed = sum(entry.failed for entry in ledger.claims)
     diverged = f"{failed} seeds diverged" if failed else "no seed diverged"
+    judged = " Judged by the rules of 0.1." if ledger.format == 1 else ""
     lines = [
-        f"## `{study}`",
+        f"## `{ledger.study}`",
         "",
-        f"Paper: {STUDIES[study]}.",
+        f"Paper: {STUDIES[ledger.study]}.",
         "",
-        f"**{count_verdicts(ledger['claims'])}.** Scale: {ledger['scale']}; {diverged}. "
-        f"Hardware: {ledger['hardware']}. Finished: {ledger['finished'][:10]}. "
-        f"Command: `{ledger['command']}`. "
-        f"Data: [`results/full/{study}.json`](results/full/{study}.json).",
+        f"**{summary(ledger.claims)}.** Scale: {ledger.scale}; {diverged}. "
+        f"Hardware: {ledger.hardware}. Finished: {ledger.finished[:10]}. "
+        f"Command: `{ledger.command}`.{judged} "
+        f"Data: [`results/full/{ledger.study}.json`](results/full/{ledger.study}.json).",
         "",
         *HEAD,
-        *map(row, ledger["claims"]),
+        *map(row, ledger.claims),
         "",
     ]
     return "\n".join(lines)
 
 
-def row(claim: dict[str, Any]) -> str:
+def row(entry: Entry) -> str:
     """One claim as a row of the table."""
     cells = (
-        claim["id"],
-        claim["statement"],
-        f"**{claim['verdict']}**",
-        measured(claim),
-        claim["source_figure"],
-        str(claim["seeds"] or "-"),
-        claim["sentence"],
+        entry.id,
+        entry.statement,
+        f"**{entry.verdict_in_words()}**",
+        entry.number(),
+        entry.published,
+        entry.units_in_words(),
+        entry.sentence,
     )
-    return "| " + " | ".join(map(escape, cells)) + " |"
-
-
-def measured(claim: dict[str, Any]) -> str:
-    """The value with its interval, four digits of each; no interval where it has no width."""
-    if claim["value"] is None or claim["interval"] is None:
-        return "not measured"
-    value = number(claim["value"])
-    low = number(claim["interval"][0])
-    high = number(claim["interval"][1])
-    return value if low == high else f"{value} [{low}, {high}]"
-
-
-def number(value: float) -> str:
-    """A number in four digits, a large one in whole numbers with commas."""
-    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-
-
-def count_verdicts(claims: list[dict[str, Any]]) -> str:
-    """How many claims got which verdict, in words."""
-    counts = Counter(claim["verdict"] for claim in claims)
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
-
-
-def escape(text: str) -> str:
-    """Text for a cell: no bar, no line break, no tag."""
-    plain = text.replace("|", "\\|").replace("\n", " ")
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", plain)
+    return "| " + " | ".join(map(escape_cell, cells)) + " |"
 
 
 if __name__ == "__main__":

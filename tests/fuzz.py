@@ -37,6 +37,7 @@ from unittest.mock import MagicMock, patch
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from mnemoscope.studies.claims import Finding, Plots
 
 from mnemoscope.cli import main as command_line
 from mnemoscope.core.errors import UserError
@@ -50,7 +51,6 @@ from mnemoscope.report.walk.choose import parse_prompt
 from mnemoscope.store import RunRow, Store
 from mnemoscope.store.checksums import row_checksum
 from mnemoscope.store.schema import put_with_checksum
-from mnemoscope.studies.claims import Finding, Plots
 from mnemoscope.studies.discover import STUDIES, on_corpus
 from mnemoscope.studies.library.memories.optimized import Cell
 from mnemoscope.studies.library.remember.drawings import DRAWINGS

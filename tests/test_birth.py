@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mnemoscope.studies.claims import Condition, Outcome
 from planted import SEEDS, evidence_of, planted, rows_of, silent, untrained
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import Transformer
 from mnemoscope.probes.threshold_steps import above_chance, first_fall, first_reach
-from mnemoscope.studies.claims import Condition, Outcome
 from mnemoscope.studies.discover import find_study, on_corpus
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.birth import data, heads, written

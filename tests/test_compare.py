@@ -5,10 +5,10 @@ and how near values and seeds are.
 import json
 
 import pytest
+from mnemoscope.report.find_ledgers import published
 
 from mnemoscope.cli import ledgers
 from mnemoscope.core.errors import UserError
-from mnemoscope.report.find_ledgers import published
 
 SAME = {"F4": [1.0, 2.0, 3.0]}
 

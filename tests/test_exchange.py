@@ -18,8 +18,9 @@ from mnemoscope.exchange import imported, read_transformer_lens, run_tables, wri
 from mnemoscope.exchange.atomic_write import new_file, new_folder
 from mnemoscope.explorer import describe_run, pack_run
 from mnemoscope.models import Transformer, parameter_shapes
-from mnemoscope.report.find_ledgers import ledger
 from mnemoscope.store import Store
+from mnemoscope.studies.ledger_files import read_ledger
+from mnemoscope.studies.published import published_folder
 from mnemoscope.tasks import Cycle, Permutation
 from mnemoscope.training.loop import fit
 from mnemoscope.training.run import Run
@@ -195,7 +196,7 @@ def test_tables_of_a_run(tmp_path):
 
 def test_a_ledger_for_csv_and_numpy(kept, tmp_path):
     store, _ = kept
-    book = ledger(store.folder, "birth", "full")
+    book = read_ledger(published_folder() / "full", "birth", "full")
     assert book
     command("export", "birth", "--to", "csv", tmp_path / "birth", store=store)
     command("export", "birth", "--to", "numpy", tmp_path / "birth.npz", store=store)

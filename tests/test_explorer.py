@@ -30,8 +30,8 @@ from mnemoscope.explorer.task_adapters import get_adapter
 from mnemoscope.models import ModelConfig, knock_out_head
 from mnemoscope.probes.skills import both_skills
 from mnemoscope.store import Store
-from mnemoscope.studies.claims import Condition
 from mnemoscope.studies.discover import STUDIES
+from mnemoscope.studies.study import Condition
 from mnemoscope.tasks import Cycle, Permutation
 from mnemoscope.training.spec import Spec
 

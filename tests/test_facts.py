@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiled import batch_of, init, world_of
+from mnemoscope.studies.claims import InconclusiveError
 from planted import evidence_of, planted, silent
 
 from mnemoscope.core.errors import UserError
@@ -20,7 +21,6 @@ from mnemoscope.explorer import describe_run, pack_run
 from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
 from mnemoscope.models.rewrites import token_counts
 from mnemoscope.probes.walk import walk
-from mnemoscope.studies.claims import InconclusiveError
 from mnemoscope.studies.library.facts import built, phases, sweep, trained
 from mnemoscope.studies.library.facts.conditions import LINEAR, SOFTMAX, TASK
 from mnemoscope.studies.library.facts.study import STUDY

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fuzz import DOORS, SPEC, asked, fuzz, knock, lay_out, plain
+from mnemoscope.studies.claims import AttentionMap, Curve, Entry, Ledger
 from safetensors.numpy import save
 
 import mnemoscope
@@ -28,7 +29,6 @@ from mnemoscope.report.ledger_tables import markdown
 from mnemoscope.store import Damage, Store
 from mnemoscope.store.checksums import sha256
 from mnemoscope.store.schema import put_with_checksum
-from mnemoscope.studies.claims import AttentionMap, Curve, Entry, Ledger
 from mnemoscope.tasks import Corpus, Cycle
 from mnemoscope.training.spec import Spec
 
@@ -384,8 +384,9 @@ def test_half_a_character_is_no_text():
 
 
 def test_dollars_in_names_are_no_formulas():
-    from mnemoscope.report.claim_figures import claim_figures, svg
     from mnemoscope.studies.claims import Plots
+
+    from mnemoscope.report.claim_figures import claim_figures, svg
     from mnemoscope.studies.presentation import Panel
 
     panel = [Panel(series=("*",), axis="x"), Panel(series=("*",), axis="x", kind="curves")]

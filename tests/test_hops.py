@@ -13,6 +13,7 @@ import numpy as np
 import optax
 import pytest
 from compiled import batch_of, early_logits, forward, init, world_of
+from mnemoscope.studies.claims import InconclusiveError
 from planted import SEEDS, evidence_of, planted, silent
 
 from mnemoscope.core.errors import UserError
@@ -23,7 +24,6 @@ from mnemoscope.models.rewrites.choose import choose_rewrite
 from mnemoscope.probes.hop_accuracy import ablate_each_layer, by_level, read_after
 from mnemoscope.probes.walk import walk
 from mnemoscope.report.walk import text
-from mnemoscope.studies.claims import InconclusiveError
 from mnemoscope.studies.library.hops import built, order, trained
 from mnemoscope.studies.library.hops.conditions import curriculum, only
 from mnemoscope.studies.library.hops.study import STUDY

@@ -16,6 +16,7 @@ import goldens
 import jax
 import numpy as np
 import pytest
+from mnemoscope.studies.claims import Claim, ClaimTest, Condition, Outcome, Study
 from test_studies import Watch
 
 from mnemoscope.cli import stored_runs, visualize
@@ -26,7 +27,6 @@ from mnemoscope.execution import cluster, local, retrain
 from mnemoscope.execution.local import load_or_train, select
 from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store
-from mnemoscope.studies.claims import Claim, ClaimTest, Condition, Outcome, Study
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.walk.command import command as walk_command
 from mnemoscope.studies.runner import finding_key, judging_fingerprint, run_study

@@ -13,8 +13,9 @@ from mnemoscope.core.legacy import MODEL_NAMES, SPEC_NAMES, series_name
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import Init, ModelConfig
 from mnemoscope.store import Store
-from mnemoscope.studies.claims import Curve, Plots, Series
+from mnemoscope.studies.plot_data import Curve, Plots
 from mnemoscope.tasks import Facts
+from mnemoscope.verdicts.record import Series
 
 SPEC = Spec(task=Permutation(), optimizer=Adam(lr=0.01), n_evals=4, unfreeze_at=(("*.W_K", 5),))
 

@@ -12,8 +12,8 @@ import mnemoscope
 from mnemoscope.cli.main import COMMANDS
 from mnemoscope.report.claim_figures import load_drawings
 from mnemoscope.report.site.extra import load_extra_pages, load_statements
-from mnemoscope.studies.claims import Study
 from mnemoscope.studies.discover import LIBRARY, STUDIES, Library
+from mnemoscope.studies.study import Study
 
 HOME = Path(mnemoscope.__file__).parent
 FOLDERS = HOME / "studies" / "library"
@@ -123,7 +123,7 @@ def elsewhere(tmp_path, monkeypatch):
     (folder / "claims.toml").write_text("")
     (folder / "page.toml").write_text("order = 3\n")
     (folder / "study.py").write_text(
-        "from mnemoscope.studies.claims import Study\n"
+        "from mnemoscope.studies.study import Study\n"
         "STUDY = Study(name='copying', package=__package__, title='t', paper='p',\n"
         "    conditions=lambda scale: {}, tests=())\n"
     )

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiled import init
+from mnemoscope.studies.claims import InconclusiveError
 from planted import SEEDS, evidence_of, planted, silent
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import ModelConfig, Transformer
 from mnemoscope.probes.distraction import distraction
 from mnemoscope.probes.truncation import keep_rank, truncated
-from mnemoscope.studies.claims import InconclusiveError
 from mnemoscope.studies.library.noise import judges
 from mnemoscope.studies.library.noise.study import STUDY
 from mnemoscope.studies.scales import SCALES

@@ -12,7 +12,8 @@ import pytest
 
 import mnemoscope as ms
 from mnemoscope.core import notebook
-from mnemoscope.report import find_ledgers
+from mnemoscope.studies.ledger_files import read_ledger
+from mnemoscope.studies.published import published_folder
 
 TOUR = Path(__file__).parents[1] / "examples" / "tour.ipynb"
 
@@ -99,10 +100,10 @@ def test_attention_is_drawn_as_dark_as_it_is():
 
 def test_what_comes_from_outside_is_no_markup():
     bad = '<script>alert("x")</script>'
-    book = find_ledgers.ledger(find_ledgers.published() / "nowhere", "hops", "full")
+    book = read_ledger(published_folder() / "full", "hops", "full")
     assert book is not None
     entry = book.claims[0].model_copy(
-        update={"sentence": bad, "statement": bad, "criterion": bad, "source_figure": bad}
+        update={"sentence": bad, "statement": bad, "criterion": bad, "published": bad}
     )
     hostile = book.model_copy(update={"claims": (entry,), "hardware": bad, "study": bad})
     for text in (entry._repr_html_(), hostile._repr_html_()):

@@ -11,10 +11,12 @@ from planted import planted, untrained
 
 import mnemoscope as ms
 from mnemoscope.core.errors import short
-from mnemoscope.studies.claims import Grid, Ledger, Outcome
 from mnemoscope.studies.discover import find_study
+from mnemoscope.studies.measurement import Measurement
+from mnemoscope.studies.plot_data import Grid
 from mnemoscope.tasks import Corpus, Split, tiny_shakespeare
 from mnemoscope.tasks.permutation import permutations
+from mnemoscope.verdicts.ledger import Ledger
 
 RESULTS = Path(__file__).parents[1] / "results" / "full"
 PATTERNS = tuple(f"*.W_{letter}" for letter in "QKVO" * 50)
@@ -68,7 +70,7 @@ LARGE = {
     "Study": lambda: find_study("birth"),
     "Condition": lambda: next(iter(find_study("birth").conditions("full").values())),
     "Ledger": lambda: Ledger.model_validate_json((RESULTS / "remember.json").read_text()),
-    "Outcome": lambda: Outcome("partly", 1.0, (0.0, 2.0), "so", {"loss": np.zeros((999, 99))}),
+    "Measurement": lambda: Measurement({"loss": np.zeros((999, 99))}),
     "Grid": lambda: Grid.of(range(99), range(99), np.zeros((99, 99))),
 }
 

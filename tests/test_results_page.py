@@ -1,6 +1,5 @@
 """RESULTS.md is what docs/results.py writes from the published ledgers."""
 
-import copy
 import importlib.util
 import re
 from pathlib import Path
@@ -14,26 +13,26 @@ _spec.loader.exec_module(results)
 
 
 def test_the_page_is_what_the_script_writes():
-    assert (HOME / "RESULTS.md").read_text("utf-8") == results.page(results.read_ledgers())
+    assert (HOME / "RESULTS.md").read_text("utf-8") == results.page(results.read_all())
 
 
 def test_another_verdict_or_value_is_another_page():
-    published = results.read_ledgers()
-    changed = copy.deepcopy(published)
-    changed[0]["claims"][0]["verdict"] = "refuted"
-    assert results.page(changed) != results.page(published)
-    changed = copy.deepcopy(published)
-    changed[-1]["claims"][-1]["interval"][0] -= 0.01
-    assert results.page(changed) != results.page(published)
+    published = results.read_all()
+    first = published[0].claims[0]
+    for change in ({"verdict": "refuted"}, {"interval": (first.value - 0.01, first.value)}):
+        changed = first.model_copy(update=change)
+        claims = (changed, *published[0].claims[1:])
+        other = [published[0].model_copy(update={"claims": claims}), *published[1:]]
+        assert results.page(other) != results.page(published)
 
 
 def test_every_published_study_and_claim_is_on_the_page():
     names = {path.stem for path in (HOME / "results" / "full").glob("*.json")}
     assert {name for name in names if "." not in name} == set(results.STUDIES)
     text = (HOME / "RESULTS.md").read_text("utf-8")
-    for ledger in results.read_ledgers():
-        for claim in ledger["claims"]:
-            assert len(re.findall(rf"^\| {claim['id']} \|", text, re.MULTILINE)) == 1
+    for ledger in results.read_all():
+        for entry in ledger.claims:
+            assert len(re.findall(rf"^\| {entry.id} \|", text, re.MULTILINE)) == 1
 
 
 def test_papers_are_those_that_are_cited():

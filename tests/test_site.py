@@ -15,15 +15,16 @@ import mnemoscope
 from mnemoscope.cli import ledgers
 from mnemoscope.core import theme
 from mnemoscope.core.errors import UserError
-from mnemoscope.report import find_ledgers
 from mnemoscope.report.claim_figures import claim_figures, seeds_figure, svg, write_figure
 from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure
 from mnemoscope.report.site import write_site
 from mnemoscope.store import Store
-from mnemoscope.studies.claims import AttentionMap, Curve, Grid, Plots
 from mnemoscope.studies.discover import STUDIES
+from mnemoscope.studies.ledger_files import read_all_series, read_ledger, read_plots
 from mnemoscope.studies.library.remember.drawings import DRAWINGS
+from mnemoscope.studies.plot_data import AttentionMap, Curve, Grid, Plots
 from mnemoscope.studies.presentation import Panel, load_page, load_panels
+from mnemoscope.studies.published import published_folder
 
 HOME = Path(mnemoscope.__file__).parent
 CHROMIUM = next(
@@ -60,7 +61,7 @@ def pages(tmp_path_factory):
 def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
     assert set(pages) == {"index.html", *(f"{name}.html" for name in STUDIES)}
     for name, study in STUDIES.items():
-        book = find_ledgers.ledger(find_ledgers.published() / "nowhere", name, "full")
+        book = read_ledger(published_folder() / "full", name, "full")
         for test in study.tests:
             assert f'id="{test.claim.id}"' in pages[f"{name}.html"]
             assert f'id="{test.claim.id}"' in pages["index.html"]
@@ -100,8 +101,8 @@ def test_pages_load_nothing_from_elsewhere_and_link_to_what_is_there(pages):
 def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
     hostile = "<script>alert(1)</script>\"'&"
     store = Store(tmp_path / "store")
-    book = find_ledgers.ledger(tmp_path, "remember", "full")
-    entry = book.claims[0].model_copy(update={"sentence": hostile, "source_figure": hostile})
+    book = read_ledger(published_folder() / "full", "remember", "full")
+    entry = book.claims[0].model_copy(update={"sentence": hostile, "published": hostile})
     forged = book.model_copy(update={"scale": "quick", "hardware": hostile, "claims": (entry,)})
     store.write_text("ledger/quick/remember.json", forged.model_dump_json())
     monkeypatch.setattr("mnemoscope.report.site.STUDIES", {"remember": STUDIES["remember"]})
@@ -115,11 +116,12 @@ def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
 def test_every_series_of_every_claim_has_a_panel(study):
     drawn, found = (
         load_panels(STUDIES[study]),
-        find_ledgers.evidence(find_ledgers.published() / "nowhere", study, "full"),
+        read_all_series(published_folder() / "full", study),
     )
     known = {test.claim.id for test in STUDIES[study].tests}
     assert set(drawn) <= known
-    for claim, by_seed in found.items():
+    for claim, series in found.items():
+        by_seed = series.by_seed
         if by_seed:
             dots = [panel for panel in drawn[claim] if panel.kind == "seeds"]
             shown = {name for panel in dots for name in panel.chosen(tuple(by_seed))}
@@ -332,7 +334,7 @@ def test_a_grid_that_is_not_rectangular_is_refused():
 
 def test_every_curve_and_map_of_the_published_results_is_drawn(tmp_path):
     drawn = load_panels(STUDIES["birth"])
-    for claim, found in find_ledgers.read_plots(tmp_path, "birth", "full").items():
+    for claim, found in read_plots(published_folder() / "full", "birth").items():
         shown = {
             name
             for panel in drawn[claim]

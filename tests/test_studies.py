@@ -1,5 +1,5 @@
-"""Verdicts: a planted true claim and a planted false one come out right,
-and too little evidence settles nothing.
+"""Running a study: a planted true claim and a planted false one come out right, too little
+evidence settles nothing, and what is known already is not done again.
 """
 
 import json
@@ -7,21 +7,23 @@ import re
 
 import numpy as np
 import pytest
-from planted import evidence_of, planted
-from scipy import stats
+from criteria import SHARE, claim_of
+from planted import NOWHERE, evidence_of, planted
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import ModelConfig
 from mnemoscope.probes.skills import both_skills
 from mnemoscope.store import Damage, Store
 from mnemoscope.studies import runner
-from mnemoscope.studies.claims import Claim, ClaimTest, Condition, Ledger, Outcome, Study
 from mnemoscope.studies.discover import STUDIES, find_claim, find_study
-from mnemoscope.studies.runner import read_ledger, run_study
-from mnemoscope.studies.statistics import mean_interval, share_interval, share_verdict
+from mnemoscope.studies.ledger_files import find_folder, read_ledger
+from mnemoscope.studies.measurement import Groups, InconclusiveError, Measurement
+from mnemoscope.studies.runner import measure_claim, run_study
+from mnemoscope.studies.study import ClaimTest, Condition, Study
 from mnemoscope.tasks import Permutation
 from mnemoscope.training.optimizers import Adam
 from mnemoscope.training.spec import Spec
+from mnemoscope.verdicts.ledger import Ledger, make_entry
 
 SPEC = Spec(
     task=Permutation(n_symbols=3),
@@ -34,46 +36,39 @@ SPEC = Spec(
 WILD = SPEC.model_copy(update={"optimizer": Adam(lr=1e18), "steps": 20})
 
 
-def eliminates(evidence):
-    rates = evidence.measure("good", both_skills)["elimination"]
-    return Outcome(*share_verdict(rates >= 0.99), "Elimination is learned.", {"elimination": rates})
+def measure_learning(evidence):
+    """Whether the last losses are below a guess's, ln 3."""
+    losses = evidence.run("good").losses[:, -1]
+    return Measurement({"share": losses < np.log(3)}, {"loss": losses})
 
 
-def recalls(evidence):
+def measure_recall(evidence):
     rates = evidence.measure("good", both_skills)["recall"]
-    return Outcome(*share_verdict(rates >= 0.99), "Recall is learned.", {"recall": rates})
+    return Measurement({"share": rates >= 0.99}, {"recall": rates})
 
 
-def any_answer(evidence):
-    return Outcome("reproduced", 1.0, (1.0, 1.0), "This judge would say yes to anything.")
+def measure_anything(evidence):
+    return Measurement({"share": np.ones(40)})
 
 
-def nothing_finite(evidence):
-    return Outcome("reproduced", float("nan"), (0.0, float("inf")), "This judge divided by zero.")
+def measure_nothing(evidence):
+    raise InconclusiveError("Nothing repeats.")
 
 
-def nothing_finite_by_seed(evidence):
-    return Outcome(
-        "reproduced", 1.0, (1.0, 1.0), "Some never learn.", {"steps": np.array([1.0, np.inf])}
-    )
-
-
-def claimed(name, needs, judge):
-    return ClaimTest(
-        Claim(id=name, statement="s", source_figure="f", criterion=f"c {name}"), needs, judge
-    )
+def a_test(name, needs, measure, *parts, **fields):
+    return ClaimTest(claim_of(*(parts or (SHARE,)), id=name, **fields), needs, measure)
 
 
 PLANTED = Study(
     name="planted",
     title="t",
     paper="s",
-    conditions=lambda scale: {"good": Condition(SPEC, 8), "wild": Condition(WILD, 8)},
+    conditions=lambda scale: {"good": Condition(SPEC, 36), "wild": Condition(WILD, 8)},
     tests=(
-        claimed("P1", ("good",), eliminates),
-        claimed("P2", ("good",), recalls),
-        claimed("P3", ("wild",), any_answer),
-        claimed("P4", (), any_answer),
+        a_test("P1", ("good",), measure_learning),
+        a_test("P2", ("good",), measure_recall),
+        a_test("P3", ("wild",), measure_anything),
+        a_test("P4", (), measure_anything),
     ),
 )
 
@@ -86,6 +81,7 @@ class Watch:
 
     def plan(self, conditions, claims):
         self.planned.append((sorted(conditions), claims))
+        self.trained_.clear()
 
     def trained(self, name, done, total):
         assert done >= self.trained_.get(name, 0)
@@ -94,8 +90,12 @@ class Watch:
     def judging(self, claim_id):
         pass
 
-    def judged(self, claim_id, finding):
-        self.judged_.append(claim_id)
+    def judged(self, entry):
+        self.judged_.append(entry.id)
+
+
+def stored_ledger(store):
+    return read_ledger(find_folder(store.folder, "planted", "quick"), "planted", "quick")
 
 
 def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
@@ -107,12 +107,13 @@ def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
         ledger = run_study(PLANTED, "quick", store, "mnemoscope run planted", watcher=watch)
     verdicts = {entry.id: entry for entry in ledger.claims}
     assert verdicts["P1"].verdict == "reproduced"
+    assert verdicts["P1"].firm is False  # 36 seeds: 98 would be firm
     assert verdicts["P1"].value == 1
-    assert verdicts["P1"].seeds == 8
+    assert verdicts["P1"].units == 36
     # nothing repeats in training, so nothing teaches recall
     assert verdicts["P2"].verdict == "refuted"
-    assert verdicts["P3"].verdict == "undecided"  # whatever its judge says
-    assert verdicts["P3"].failed_seeds == 8
+    assert verdicts["P3"].verdict == "undecided"  # whatever is measured
+    assert verdicts["P3"].failed == 8
     assert "8 of 8 seeds of wild diverged" in verdicts["P3"].sentence
     assert re.search(
         r"Diverged in wild: seed 0 \(after \d+ of 20 steps\), seed 1 ", verdicts["P3"].sentence
@@ -120,25 +121,17 @@ def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
     assert "iverged" not in verdicts["P1"].sentence
     assert verdicts["P4"].verdict == "reproduced"
     assert watch.planned == [(["good", "wild"], 4)]
-    assert watch.trained_ == {"good": 8 * 1000, "wild": 8 * 20}
+    assert watch.trained_ == {"good": 36 * 1000, "wild": 8 * 20}
     # the files say the same, in the published form
     data = json.loads((store.folder / "ledger/quick/planted.json").read_text())
-    assert list(data) == ["study", "scale", "command", "hardware", "versions", "finished", "claims"]
-    assert list(data["claims"][0]) == [
-        "id",
-        "statement",
-        "source_figure",
-        "criterion",
-        "verdict",
-        "value",
-        "interval",
-        "seeds",
-        "failed_seeds",
-        "sentence",
-    ]
+    assert data["format"] == 2
     assert Ledger.model_validate(data) == ledger
     evidence = json.loads((store.folder / "ledger/quick/planted.evidence.json").read_text())
-    assert len(evidence["P1"]["elimination"]) == 8
+    record = evidence["claims"]["P1"]
+    assert record["parts"]["share"]["plain"]["values"] == [1.0] * 36
+    assert len(record["by_seed"]["loss"]) == 36
+    assert record["conditions"]["good"]["spec"] == SPEC.digest()
+    assert record["provenance"]["command"] == "mnemoscope run planted"
 
     # a second start trains and judges nothing and leaves the ledger as it was
     again = Watch()
@@ -148,18 +141,25 @@ def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
     assert again.planned == [([], 0)]
     assert again.trained_ == {}
 
-    # a changed criterion is judged anew, from stored runs
-    changed = Study(
-        **vars(PLANTED) | {"tests": (claimed("P1", ("good",), recalls), *PLANTED.tests[1:])}
-    )
-    changed.tests[0].__dict__["claim"] = Claim(
-        id="P1", statement="s", source_figure="f", criterion="another"
-    )
+    # what measures in another way measures anew, from stored runs
+    changed = a_test("P1", ("good",), measure_recall)
     third = Watch()
-    entry = run_study(changed, "quick", store, "c", watcher=third).claims[0]
+    entry = run_study(with_tests(changed), "quick", store, "c", watcher=third).claims[0]
     assert third.judged_ == ["P1"]
     assert entry.verdict == "refuted"
-    assert entry.criterion == "another"
+
+    # another criterion is judged anew from what was measured
+    zones = {"holds": "[0, 0.5]", "fails": "(0.5, 1]"}
+    stricter = a_test("P1", ("good",), measure_recall, {**SHARE, **zones})
+    fourth = Watch()
+    entry = run_study(with_tests(stricter), "quick", store, "c", watcher=fourth).claims[0]
+    assert fourth.judged_ == []
+    assert entry.verdict == "reproduced"
+    assert entry.criterion_hash != entry.provenance.criterion
+
+
+def with_tests(first):
+    return Study(**vars(PLANTED) | {"tests": (first, *PLANTED.tests[1:])})
 
 
 def test_the_ledger_is_that_of_the_last_command(store):
@@ -170,10 +170,10 @@ def test_the_ledger_is_that_of_the_last_command(store):
         run_study(PLANTED, "quick", store, "c", seeds=n, claims=("P1",), watcher=Watch())
         for n in (4, 8)
     )
-    assert [each.claims[0].seeds for each in (few, many)] == [4, 8]
+    assert [each.claims[0].units for each in (few, many)] == [4, 8]
     again = run_study(PLANTED, "quick", store, "c", seeds=4, claims=("P1",), watcher=Watch())
     assert again.claims == few.claims
-    assert read_ledger(store, "planted", "quick") == again
+    assert stored_ledger(store) == again
     for part in ("evidence", "planted"):
         path = next(store.folder.glob(f"ledger/quick/*{part}.json"))
         text = path.read_text()
@@ -181,6 +181,56 @@ def test_the_ledger_is_that_of_the_last_command(store):
         assert not path.exists()
         run_study(PLANTED, "quick", store, "c", seeds=4, claims=("P1",), watcher=Watch())
         assert json.loads(path.read_text()).keys() == json.loads(text).keys()
+
+
+def test_a_ledger_of_0_1_is_put_aside(store):
+    old = {"study": "planted", "scale": "quick", "command": "c", "hardware": "h", "versions": {}}
+    entry = {
+        "id": "P4",
+        "statement": "s",
+        "source_figure": "f",
+        "criterion": "c",
+        "verdict": "partly",
+        "value": 1.0,
+        "interval": [0.9, 1.0],
+        "seeds": 8,
+        "failed_seeds": 0,
+        "sentence": "So.",
+    }
+    body = json.dumps({**old, "finished": "t", "claims": [entry]})
+    store.write_text("ledger/quick/planted.json", body)
+    store.write_text("ledger/quick/planted.evidence.json", '{"P4": {"x": [1.0]}}')
+    assert stored_ledger(store).format == 1
+    ledger = run_study(PLANTED, "quick", store, "c", claims=("P4",), watcher=Watch())
+    assert [each.verdict for each in ledger.claims] == ["reproduced"]
+    assert store.read_text("ledger/quick/planted.0.1.json") == body
+    assert store.read_text("ledger/quick/planted.0.1.evidence.json") == '{"P4": {"x": [1.0]}}'
+
+
+def test_seeds_are_added_until_a_claim_is_decided(store):
+    """8 of 8 settle nothing; 16, 32 and 64 do when all agree, by the sequence made for looking."""
+    watch = Watch()
+    ledger = run_study(
+        PLANTED,
+        "quick",
+        store,
+        "c",
+        seeds=8,
+        claims=("P1",),
+        until_decided=100,
+        watcher=watch,
+    )
+    (entry,) = ledger.claims
+    assert (entry.verdict, entry.units) == ("reproduced", 64)
+    assert entry.plan.kind == "until decided"
+    assert entry.plan.looks == 4
+    assert watch.judged_ == ["P1"] * 4
+    assert watch.trained_ == {"good": 64 * 1000}
+    assert [names for names, _ in watch.planned] == [["good"]] * 4
+    few = run_study(
+        PLANTED, "quick", store, "c", seeds=8, claims=("P1",), until_decided=16, watcher=Watch()
+    ).claims[0]
+    assert (few.verdict, few.units) == ("undecided", 16)
 
 
 def test_changed_code_is_judged_anew(store, monkeypatch):
@@ -198,7 +248,7 @@ def test_choosing_claims_trains_only_what_they_need_and_keeps_the_rest(store):
     with pytest.warns(RuntimeWarning, match="diverged"):
         run_study(PLANTED, "quick", store, "c", claims=("P3",), watcher=watch)
     assert watch.planned[1] == (["wild"], 1)
-    ledger = read_ledger(store, "planted", "quick")
+    ledger = stored_ledger(store)
     assert ledger is not None
     assert [entry.id for entry in ledger.claims] == ["P3", "P4"]
     with pytest.raises(
@@ -210,19 +260,33 @@ def test_choosing_claims_trains_only_what_they_need_and_keeps_the_rest(store):
 def test_a_verdict_says_which_seed_it_rests_without():
     """One of twenty diverged: the rest settles the claim, and the sentence names the one."""
     evidence = evidence_of({"good": planted(SPEC, 20, finite_steps={13: 417})}, "quick")
-    finding = evidence.finding(("good",), any_answer)
-    assert (finding.verdict, finding.failed_seeds) == ("reproduced", 1)
-    assert finding.sentence.endswith(
-        "to anything. Diverged in good: seed 13 (after 417 of 1,000 steps)."
-    )
-    finding = evidence.finding(("good",), nothing_finite)
-    assert (finding.verdict, finding.value) == ("undecided", None)
-    assert finding.sentence.startswith(
-        "What was measured, nan (0.0, inf) is not a finite number everywhere and settles nothing"
-    )
-    finding = evidence.finding(("good",), nothing_finite_by_seed)
-    assert (finding.verdict, finding.by_seed) == ("undecided", {})
-    assert "What was measured as 'steps' is not a finite number" in finding.sentence
+    test = a_test("P1", ("good",), measure_anything)
+    entry = make_entry(test.claim, measure_claim(test, evidence, NOWHERE).record)
+    assert (entry.verdict, entry.failed) == ("reproduced", 1)
+    assert entry.sentence.endswith("Diverged in good: seed 13 (after 417 of 1,000 steps).")
+
+
+def test_where_nothing_can_be_measured_the_ledger_says_why():
+    test = a_test("P1", (), measure_nothing)
+    record = measure_claim(test, evidence_of({}, conditions={}), NOWHERE).record
+    entry = make_entry(test.claim, record)
+    assert (entry.verdict, entry.value, entry.sentence) == ("undecided", None, "Nothing repeats.")
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"shar": np.ones(40)}, r"unknown part of P1 'shar' \(did you mean 'share'\?\)"),
+        ({"share": {"post": np.ones(40)}}, "unknown reading of P1 'post'; allowed: plain"),
+        ({"share": np.ones((4, 10))}, r"one value for each unit, got an array of \(4, 10\)"),
+        ({"share": "all of them"}, "P1, part 'share': could not convert"),
+        ({"share": Groups(np.ones(4), np.ones(4))}, "one array by unit must be returned"),
+    ],
+)
+def test_what_is_measured_is_checked(parts, message):
+    test = a_test("P1", (), lambda evidence: Measurement(parts))
+    with pytest.raises(UserError, match=message):
+        measure_claim(test, evidence_of({}, conditions={}), NOWHERE)
 
 
 def test_too_few_seeds_settle_nothing(store):
@@ -230,45 +294,7 @@ def test_too_few_seeds_settle_nothing(store):
         PLANTED, "quick", store, "c", seeds=3, claims=("P1",), watcher=Watch()
     ).claims[0]
     assert entry.verdict == "undecided"
-    assert entry.seeds == 3
-
-
-def test_intervals_against_their_formulas():
-    share, (low, high) = share_interval([True] * 9 + [False])
-    z, n, p = stats.norm.ppf(0.975), 10, 0.9
-    middle, half = (
-        (p + z**2 / (2 * n)) / (1 + z**2 / n),
-        z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2)) / (1 + z**2 / n),
-    )
-    assert share == 0.9
-    np.testing.assert_allclose([low, high], [middle - half, middle + half])
-    values = np.random.default_rng(1).normal(3, 2, 400)
-    mean, (low, high) = mean_interval(values)
-    half = 1.96 * values.std() / np.sqrt(400)
-    np.testing.assert_allclose(
-        [mean, low, high], [values.mean(), values.mean() - half, values.mean() + half], atol=0.04
-    )
-    assert mean_interval(values) == mean_interval(values)
-    assert mean_interval([0.5] * 8) == (0.5, (0.5, 0.5))
-
-
-@pytest.mark.parametrize(
-    ("hits", "n", "verdict"),
-    [
-        (8, 8, "reproduced"),
-        (0, 8, "refuted"),
-        (4, 8, "partly"),
-        (9, 10, "reproduced"),
-        (8, 10, "partly"),
-        (1, 1, "reproduced"),
-    ],
-)
-def test_share_verdicts(hits, n, verdict):
-    assert share_verdict([True] * hits + [False] * (n - hits))[0] == verdict
-
-
-def test_so_few_seeds_that_anything_is_possible():
-    assert share_verdict([True, False])[0] == "undecided"
+    assert entry.units == 3
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])

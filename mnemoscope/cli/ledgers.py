@@ -170,7 +170,11 @@ def _print_comparison(study: "Study", own: "Results", other: "Results") -> "list
     return found
 
 
-def verify(folder: Annotated[Path | None, tyro.conf.Positional] = None, /) -> None:
+def verify(
+    folder: Annotated[Path | None, tyro.conf.Positional] = None,
+    /,
+    planted: int | None = None,
+) -> None:
     """Derive every verdict again from its evidence and its criterion; exit code 1 if one differs.
 
     Nothing is trained, and nothing is measured again: a verdict, its value, its interval and its
@@ -179,7 +183,12 @@ def verify(folder: Annotated[Path | None, tyro.conf.Positional] = None, /) -> No
     Args:
         folder: Has STUDY.json and STUDY.evidence.json, such as a store's ledger/ folder. Nothing:
             the results that come with Mnemoscope.
+        planted: Instead, judge about so many claims whose truth is planted, and say how often the
+            rule is wrong: 10000 take two minutes.
     """
+    if planted is not None:
+        _print_planted(planted)
+        return
     from mnemoscope.studies.discover import all_claims
     from mnemoscope.studies.published import published_folder
     from mnemoscope.verdicts.verify import verify_folder
@@ -196,6 +205,35 @@ def verify(folder: Annotated[Path | None, tyro.conf.Positional] = None, /) -> No
         print(f"{n_underivable} verdicts of 0.1 cannot be derived: their evidence lacks numbers.")
     if n_differences:
         sys.exit(1)
+
+
+def _print_planted(claims: int) -> None:
+    """How often the rule is wrong about claims whose truth is known."""
+    from rich.table import Table
+
+    from mnemoscope.core.errors import short
+    from mnemoscope.verdicts.simulate import UNITS, simulate_all
+
+    if claims < 1:
+        raise UserError(f"--planted must be at least 1, got {short(claims)}")
+    console = make_console()
+    with console.status("judging planted claims"):
+        found = simulate_all(claims)
+    table = Table("planted", title="share of wrong verdicts (of undecided ones)")
+    for looking in found:
+        table.add_column(f"{looking}, {UNITS[looking]}", justify="right")
+    for rows in zip(*found.values(), strict=True):
+        cells = [f"{row.share:.1%} ({row.undecided / row.trials:.0%})" for row in rows]
+        table.add_row(rows[0].planted.name, *cells)
+    console.print(table)
+    for looking, rows in found.items():
+        wrong = sum(row.wrong for row in rows)
+        trials = sum(row.trials for row in rows)
+        worst = max(rows, key=lambda row: row.share)
+        print(
+            f"looking {looking}: {wrong:,} of {trials:,} verdicts wrong; "
+            f"most for {worst.planted.name}: {worst.share:.1%}"
+        )
 
 
 def figure(

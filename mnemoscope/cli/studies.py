@@ -78,6 +78,8 @@ def run(
     follow: Follow | None = None,
     cluster: str | None = None,
     block_timeout: float | None = None,
+    until_decided: bool = False,
+    max_seeds: int | None = None,
     store: StoreDir = DEFAULT_STORE,
 ) -> None:
     """Run a study: train what is missing, judge its claims, write the ledger.
@@ -88,8 +90,8 @@ def run(
     Args:
         study: The study's name, or "all".
         scale: quick: minutes on a laptop. full: the paper's own budget, for a GPU.
-        seeds: Seeds for every condition, instead of the study's own numbers (fewer than 8 settle
-            nothing).
+        seeds: Seeds for every condition, instead of the study's own numbers (fewer than 35 settle
+            nothing about shares, fewer than 8 nothing at all).
         claims: Judge only these, separated by commas: R8,R13.
         corpus: A text file whose characters take the place of tiny Shakespeare's, for studies of
             text (birth).
@@ -101,6 +103,10 @@ def run(
             tcp://scheduler:8786 (docs/cluster.md).
         block_timeout: With --cluster: seconds in which a block makes no step before it is tried
             on another worker too (3600).
+        until_decided: Double the seeds of what is undecided, up to four looks, with intervals that
+            stay valid when one looks again.
+        max_seeds: With --until-decided: no more seeds than this for a condition (8 times the most
+            that the study has).
     """
     claim_ids = tuple(part.strip() for part in claims.split(",") if part.strip())
     chosen = _choose_studies(study, claim_ids, corpus, model)
@@ -108,12 +114,25 @@ def run(
         each.pick(claim_ids)
         each.conditions(scale)
     _check_options(seeds, follow, cluster, block_timeout)
+    if max_seeds is not None:
+        check_seeds(max_seeds)
+        if not until_decided:
+            raise UserError("--max-seeds goes with --until-decided")
 
     from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
     from mnemoscope.store import Store
 
     opened = Store(store)
-    plan = _Plan(scale, seeds, claim_ids, _make_sink(follow, opened), cluster, block_timeout)
+    plan = _Plan(
+        scale=scale,
+        seeds=seeds,
+        claim_ids=claim_ids,
+        sink=_make_sink(follow, opened),
+        cluster=cluster,
+        block_timeout=block_timeout,
+        until_decided=until_decided,
+        max_seeds=max_seeds,
+    )
     use_all_devices(cache=compile_cache_dir())
     console = make_console()
     for each in chosen:
@@ -137,6 +156,10 @@ class _Plan(NamedTuple):
     """The address of a Dask scheduler, if its workers train."""
     block_timeout: float | None
     """Seconds without a step before a block is tried on another worker; None for the default."""
+    until_decided: bool
+    """Whether seeds are added to what is undecided."""
+    max_seeds: int | None
+    """Up to how many; None for eight times what there are."""
 
 
 def _choose_studies(
@@ -210,10 +233,21 @@ def _train_and_judge(
             _command_line(),
             seeds=plan.seeds,
             claims=plan.claim_ids,
+            until_decided=_most_seeds(study, plan),
             watcher=live,
             sink=plan.sink,
             train_elsewhere=_cluster_trainer(plan.cluster, plan.block_timeout, live),
         )
+
+
+def _most_seeds(study: "Study", plan: _Plan) -> int | None:
+    """Up to how many seeds are added to what is undecided; None if none are."""
+    if not plan.until_decided:
+        return None
+    if plan.max_seeds is not None:
+        return plan.max_seeds
+    own = max((each.seeds for each in study.conditions(plan.scale).values()), default=0)
+    return 8 * (plan.seeds or own)
 
 
 def _cluster_trainer(

@@ -29,15 +29,21 @@ def styled(verdict: Verdict, text: str = "") -> str:
     return f"[{VERDICTS[verdict].terminal}]{text or verdict}[/]"
 
 
-def summary(ledger: Ledger) -> str:
-    """How many claims got which verdict, in words."""
-    counts = Counter(entry.verdict for entry in ledger.claims)
+def summary(entries: Sequence[Entry]) -> str:
+    """How many claims got which verdict, in words; what nobody claimed but us is counted apart."""
+    theirs = _counts([entry for entry in entries if not entry.ours])
+    ours = _counts([entry for entry in entries if entry.ours])
+    return f"{theirs}; of our own: {ours}" if ours else theirs
+
+
+def _counts(entries: Sequence[Entry]) -> str:
+    counts = Counter(entry.verdict for entry in entries)
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
 
 
 def print_ledger(console: Console, ledger: Ledger) -> None:
     """The ledger as a table."""
-    caption = f"{summary(ledger)} · {ledger.hardware} · {ledger.finished}"
+    caption = f"{summary(ledger.claims)} · {ledger.hardware} · {ledger.finished}"
     table = Table(
         title=escape(f"{ledger.study} ({ledger.scale})"),
         caption=escape(caption),
@@ -59,7 +65,7 @@ def print_ledger(console: Console, ledger: Ledger) -> None:
     console.print(table)
 
 
-def _cell(text: str) -> str:
+def escape_cell(text: str) -> str:
     """Text inside a Markdown table."""
     one_line = text.replace("|", "\\|").replace("\n", " ")
     # a tag is markup in Markdown too; "<" before a space or a number is none
@@ -73,7 +79,7 @@ def _row(cells: Sequence[str]) -> str:
 
 def markdown(ledger: Ledger) -> str:
     """The ledger as a Markdown file."""
-    made = _cell(f"Measured on {ledger.hardware}, finished {ledger.finished}, with ")
+    made = escape_cell(f"Measured on {ledger.hardware}, finished {ledger.finished}, with ")
     command = ledger.command.replace("`", " ")
     headings = (
         "claim",
@@ -86,9 +92,9 @@ def markdown(ledger: Ledger) -> str:
         "criterion",
     )
     lines = [
-        _cell(f"# {ledger.study} ({ledger.scale})"),
+        escape_cell(f"# {ledger.study} ({ledger.scale})"),
         "",
-        f"{summary(ledger)}. {made}`{command}`.",
+        f"{summary(ledger.claims)}. {made}`{command}`.",
         "",
         _row(headings),
         "|" + "---|" * len(headings),
@@ -104,9 +110,9 @@ def markdown(ledger: Ledger) -> str:
             entry.sentence,
             entry.criterion,
         )
-        lines.append(_row([_cell(each) for each in cells]))
+        lines.append(_row([escape_cell(each) for each in cells]))
     versions = ", ".join(f"{name} {version}" for name, version in ledger.versions.items())
-    return "\n".join([*lines, "", f"Versions: {_cell(versions)}.", ""])
+    return "\n".join([*lines, "", f"Versions: {escape_cell(versions)}.", ""])
 
 
 def describe_origin(ledger: Ledger, entry: Entry) -> str:

@@ -44,6 +44,15 @@ class PartEntry(Strict):
     why_open: str = ""
     """Why there is no interval."""
 
+    def number(self) -> str:
+        """The value with its interval, short, or why there is none."""
+        number = number_in_words(self.value, self.interval)
+        return f"{number} ({self.why_open})" if self.why_open else number
+
+    def state_in_words(self) -> str:
+        """Where it is: in one zone, or between several; empty for what stands beside."""
+        return " or ".join(self.state)
+
 
 class Entry(Strict):
     """One line of the ledger: the claim and what was measured."""
@@ -88,13 +97,7 @@ class Entry(Strict):
 
     def number(self) -> str:
         """The measured value with its interval, short."""
-        if self.value is None:
-            return "not measured"
-        value = short_number(self.value)
-        if self.interval is None:
-            return value
-        low, high = map(short_number, self.interval)
-        return value if low == high else f"{value} [{low}, {high}]"
+        return number_in_words(self.value, self.interval)
 
     def verdict_in_words(self) -> str:
         """The verdict, and whether it is firm."""
@@ -181,6 +184,21 @@ def _entry_of_0_1(entry: Any) -> Any:
     fields = cast(dict[str, Any], entry)
     renamed = {_NAMES_OF_0_1.get(name, name): value for name, value in fields.items()}
     return {"firm": None, "unit": "seed", **renamed}
+
+
+def number_in_words(value: float | None, interval: tuple[float, float] | None) -> str:
+    """A value with its interval, short.
+
+    Args:
+        value: None where nothing was measured.
+        interval: None where there is none.
+    """
+    if value is None:
+        return "not measured"
+    if interval is None:
+        return short_number(value)
+    low, high = map(short_number, interval)
+    return short_number(value) if low == high else f"{short_number(value)} [{low}, {high}]"
 
 
 def short_number(number: float) -> str:

@@ -30,7 +30,15 @@ def claim_row(study: Study, claim: Claim, ledgers: Mapping[Scale, Ledger]) -> di
         claims = ledgers[scale].claims if scale in ledgers else ()
         entry = next((each for each in claims if each.id == claim.id), None)
         if entry:
-            found.append({"scale": scale, "entry": entry, "number": entry.number(), "figures": []})
+            found.append(
+                {
+                    "scale": scale,
+                    "entry": entry,
+                    "number": entry.number(),
+                    "old": ledgers[scale].format == 1,
+                    "figures": [],
+                }
+            )
     return {
         "study": study.name,
         "claim": claim,
