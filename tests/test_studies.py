@@ -18,6 +18,7 @@ from mnemoscope.studies import runner
 from mnemoscope.studies.discover import STUDIES, find_claim, find_study
 from mnemoscope.studies.ledger_files import find_folder, read_ledger
 from mnemoscope.studies.measurement import Groups, InconclusiveError, Measurement
+from mnemoscope.studies.merge import merge_store
 from mnemoscope.studies.runner import measure_claim, run_study
 from mnemoscope.studies.study import ClaimTest, Condition, Study
 from mnemoscope.tasks import Permutation
@@ -208,29 +209,54 @@ def test_a_ledger_of_0_1_is_put_aside(store):
 
 
 def test_seeds_are_added_until_a_claim_is_decided(store):
-    """8 of 8 settle nothing; 16, 32 and 64 do when all agree, by the sequence made for looking."""
+    """10 of 10 settle nothing, nor do 40 of 40 for who looks again and again; 80 of 80 do."""
     watch = Watch()
     ledger = run_study(
         PLANTED,
         "quick",
         store,
         "c",
-        seeds=8,
+        seeds=10,
         claims=("P1",),
         until_decided=100,
         watcher=watch,
     )
     (entry,) = ledger.claims
-    assert (entry.verdict, entry.units) == ("reproduced", 64)
+    assert (entry.verdict, entry.units) == ("reproduced", 80)
     assert entry.plan.kind == "until decided"
     assert entry.plan.looks == 4
     assert watch.judged_ == ["P1"] * 4
-    assert watch.trained_ == {"good": 64 * 1000}
+    assert watch.trained_ == {"good": 80 * 1000}
     assert [names for names, _ in watch.planned] == [["good"]] * 4
     few = run_study(
-        PLANTED, "quick", store, "c", seeds=8, claims=("P1",), until_decided=16, watcher=Watch()
+        PLANTED, "quick", store, "c", seeds=10, claims=("P1",), until_decided=20, watcher=Watch()
     ).claims[0]
-    assert (few.verdict, few.units) == ("undecided", 16)
+    assert (few.verdict, few.units) == ("undecided", 20)
+
+
+def test_what_was_measured_elsewhere_is_taken_over(store, tmp_path, monkeypatch):
+    """Numbers without weights, small enough to carry; what was measured last counts."""
+    elsewhere = Store(tmp_path / "elsewhere")
+    run_study(PLANTED, "quick", elsewhere, "c", claims=("P1",), keep_weights=False, watcher=Watch())
+    assert elsewhere.rows() == []
+    run_study(PLANTED, "quick", store, "c", claims=("P4",), watcher=Watch())
+    by_study = {"planted": {test.claim.id: test.claim for test in PLANTED.tests}}
+    monkeypatch.setattr("mnemoscope.studies.merge.all_claims", lambda: by_study)
+    merged = merge_store(store, elsewhere, "mnemoscope merge")
+    assert merged == (0, 1, ("planted P1 (quick)",))
+    ledger = stored_ledger(store)
+    assert [(each.id, each.verdict, each.units) for each in ledger.claims] == [
+        ("P1", "reproduced", 36),
+        ("P4", "reproduced", 40),
+    ]
+    again = merge_store(store, elsewhere, "mnemoscope merge")
+    assert again == (0, 0, ())
+    # the other way: runs too
+    run_study(PLANTED, "quick", store, "c", claims=("P2",), watcher=Watch())
+    assert merge_store(elsewhere, store, "mnemoscope merge").runs == 1
+    assert len(elsewhere.rows()) == 1
+    with pytest.raises(UserError, match="is this store itself"):
+        merge_store(store, Store(store.folder), "c")
 
 
 def test_changed_code_is_judged_anew(store, monkeypatch):

@@ -17,7 +17,7 @@ import tyro
 from mnemoscope.cli.exchange import export, import_
 from mnemoscope.cli.ledgers import compare, figure, ledger, show, verify
 from mnemoscope.cli.profiling import profile
-from mnemoscope.cli.stored_runs import check, runs
+from mnemoscope.cli.stored_runs import check, merge, runs
 from mnemoscope.cli.studies import list_, run
 from mnemoscope.cli.visualize import explore, site
 from mnemoscope.core.errors import Notice, UserError
@@ -37,6 +37,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "figure": figure,
     "profile": profile,
     "check": check,
+    "merge": merge,
     "export": export,
     "import": import_,
 }

@@ -40,6 +40,26 @@ def runs(
         _print_runs(opened.folder, found)
 
 
+def merge(other: Annotated[Path, tyro.conf.Positional], /, store: StoreDir = DEFAULT_STORE) -> None:
+    """Take over the runs, findings and ledgers of another store that this one lacks.
+
+    So a study can be measured on several machines and in several sittings. Of a claim that both
+    measured, what was measured last counts.
+
+    Args:
+        other: The folder of the other store; it is only read.
+    """
+    from mnemoscope.store import Store
+    from mnemoscope.studies.merge import merge_store
+
+    if not other.is_dir():
+        raise UserError(f"there is no store at {str(other)!r}")
+    merged = merge_store(Store(store), Store(other), "mnemoscope merge")
+    print(f"taken over: {merged.runs} runs, {merged.findings} findings")
+    for claim in merged.claims:
+        print(f"  {claim}")
+
+
 def _matches(row: "RunRow", pattern: str) -> bool:
     """Whether a run's id starts with the pattern, or its Spec holds the pattern's key=value."""
     if "=" not in pattern:

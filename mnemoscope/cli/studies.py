@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mnemoscope.verdicts.ledger import Ledger
 
 Follow = Literal["tensorboard", "wandb"]
+Keep = Literal["runs", "measures"]
 
 
 def list_(store: StoreDir = DEFAULT_STORE) -> None:
@@ -80,6 +81,7 @@ def run(
     block_timeout: float | None = None,
     until_decided: bool = False,
     max_seeds: int | None = None,
+    keep: Keep = "runs",
     store: StoreDir = DEFAULT_STORE,
 ) -> None:
     """Run a study: train what is missing, judge its claims, write the ledger.
@@ -107,6 +109,8 @@ def run(
             stay valid when one looks again.
         max_seeds: With --until-decided: no more seeds than this for a condition (8 times the most
             that the study has).
+        keep: runs: weights stay in the store. measures: only the numbers that were measured, small
+            enough to carry to another store (`mnemoscope merge`).
     """
     claim_ids = tuple(part.strip() for part in claims.split(",") if part.strip())
     chosen = _choose_studies(study, claim_ids, corpus, model)
@@ -132,6 +136,7 @@ def run(
         block_timeout=block_timeout,
         until_decided=until_decided,
         max_seeds=max_seeds,
+        keep_weights=keep == "runs",
     )
     use_all_devices(cache=compile_cache_dir())
     console = make_console()
@@ -160,6 +165,8 @@ class _Plan(NamedTuple):
     """Whether seeds are added to what is undecided."""
     max_seeds: int | None
     """Up to how many; None for eight times what there are."""
+    keep_weights: bool
+    """Whether what is trained stays in the store."""
 
 
 def _choose_studies(
@@ -234,6 +241,7 @@ def _train_and_judge(
             seeds=plan.seeds,
             claims=plan.claim_ids,
             until_decided=_most_seeds(study, plan),
+            keep_weights=plan.keep_weights,
             watcher=live,
             sink=plan.sink,
             train_elsewhere=_cluster_trainer(plan.cluster, plan.block_timeout, live),

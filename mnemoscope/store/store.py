@@ -194,6 +194,10 @@ class Store(Index):
             raise UserError(f"a stored finding ({key[:12]}) is damaged; {MEND}")
         return parsed(body, f"a stored finding ({key[:12]})")
 
+    def finding_keys(self) -> list[str]:
+        """The keys of all findings."""
+        return [key for (key,) in self._read("SELECT key FROM findings ORDER BY key")]
+
     def keep_finding(self, key: str, body: dict[str, Any]) -> None:
         """Keep a finding under a key that changes when anything it rests on changes."""
         text = json.dumps(body)

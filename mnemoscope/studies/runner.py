@@ -10,7 +10,7 @@ what was measured, without measuring or training again.
 import hashlib
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -186,6 +186,7 @@ def run_study(
     seeds: int | None = None,
     claims: tuple[str, ...] = (),
     until_decided: int | None = None,
+    keep_weights: bool = True,
     watcher: Watcher,
     sink: Sink | None = None,
     train_elsewhere: TrainElsewhere | None = None,
@@ -203,6 +204,7 @@ def run_study(
         claims: the ids of the claims to judge; all if none are given.
         until_decided: double the seeds of what is undecided, up to so many; None leaves the number
             that was chosen before.
+        keep_weights: whether runs that are trained now stay in the store when all is measured.
         watcher: is told what happens.
         sink: follows what is trained, step by step.
         train_elsewhere: gets all conditions at once and fills the store
@@ -212,9 +214,24 @@ def run_study(
     conditions = study.conditions(scale)
     if seeds is not None:
         conditions = with_seeds(conditions, seeds)
+    known = {row.id for row in store.rows()}
     if until_decided is None:
-        return _look(job, study.pick(claims), conditions, FIXED)
-    return _look_until_decided(job, study.pick(claims), conditions, until_decided)
+        ledger = _look(job, study.pick(claims), conditions, FIXED)
+    else:
+        ledger = _look_until_decided(job, study.pick(claims), conditions, until_decided)
+    if not keep_weights:
+        _delete_new_runs(store, conditions, known)
+    return ledger
+
+
+def _delete_new_runs(
+    store: Store, conditions: Mapping[str, Condition], known: Collection[str]
+) -> None:
+    """Delete the runs of a study that were not in the store before."""
+    digests = {condition.spec.digest() for condition in conditions.values()}
+    for row in store.rows():
+        if row.id not in known and row.spec in digests:
+            store.delete(row)
 
 
 def _look_until_decided(
