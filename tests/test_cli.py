@@ -18,6 +18,7 @@ import pytest
 
 from mnemoscope.cli import main as command_line
 from mnemoscope.store import Store
+from mnemoscope.store.checkpoints import SECONDS_BETWEEN
 
 LOOKS = {"COLUMNS": "160", "NO_COLOR": "1"}
 ENV = {**os.environ, **LOOKS}
@@ -221,7 +222,8 @@ def test_ctrl_c_ends_with_130_and_keeps_what_was_finished(tmp_path):
     _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "finished runs are kept" in err
+    assert "finished runs are stored" in err
+    assert f"every {SECONDS_BETWEEN} seconds" in err
     assert "0 runs" not in mnemoscope("runs", store=tmp_path).stdout
 
 

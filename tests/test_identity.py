@@ -25,7 +25,7 @@ from mnemoscope.core.fingerprint import TrainedBy, code_of, trained_by
 from mnemoscope.execution import cluster, local, retrain
 from mnemoscope.execution.local import load_or_train, select
 from mnemoscope.models import ModelConfig
-from mnemoscope.store import Store
+from mnemoscope.store import Store, checkpoints
 from mnemoscope.studies.claims import Claim, ClaimTest, Condition, Outcome, Study
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.walk.command import command as walk_command
@@ -341,7 +341,7 @@ def test_a_checkpoint_of_another_program_is_not_resumed(store, monkeypatch):
         if done >= 2:
             raise CutOffError
 
-    monkeypatch.setattr(local._StoreCheckpointer, "is_due", lambda self: True)
+    monkeypatch.setattr(checkpoints.StoreCheckpointer, "is_due", lambda self: True)
     with pytest.raises(CutOffError):
         load_or_train(store, SPEC, [0], progress=cut)
     assert len(list(store.folder.rglob("*.part"))) == 1
@@ -355,8 +355,8 @@ def test_a_deleted_run_leaves_no_checkpoint_to_go_on_from(store, monkeypatch):
     """The power goes between storing a block and dropping its checkpoint;
     then the run is deleted and trained anew.
     """
-    monkeypatch.setattr(local._StoreCheckpointer, "is_due", lambda self: True)
-    monkeypatch.setattr(local._StoreCheckpointer, "drop", lambda self: None)
+    monkeypatch.setattr(checkpoints.StoreCheckpointer, "is_due", lambda self: True)
+    monkeypatch.setattr(checkpoints.StoreCheckpointer, "drop", lambda self: None)
     load_or_train(store, SPEC, range(2))
     assert list(store.folder.rglob("*.part"))
     stored_runs.runs(SPEC.digest(), delete=True, store=store.folder)

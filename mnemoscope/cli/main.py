@@ -67,9 +67,11 @@ def main() -> None:
         _refuse_old_options(sys.argv[1:])
         tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="mnemoscope", description=DESCRIPTION)
     except KeyboardInterrupt:
+        # `SECONDS_BETWEEN` in store/checkpoints.py
         print(
-            "\nmnemoscope: interrupted; finished runs are kept, and one under way as it was saved "
-            "last (every 30 seconds): the same command goes on from there",
+            "\nmnemoscope: interrupted; finished runs are stored, and one under way as it was last "
+            "saved (every 30 seconds, or less often if saving is slow): the same command goes on "
+            "from there",
             file=sys.stderr,
         )
         sys.exit(130)

@@ -16,7 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from mnemoscope.execution.cluster import ClusterProgress
+from mnemoscope.execution.blocks import ClusterProgress
 from mnemoscope.report.ledger_tables import styled
 from mnemoscope.studies.claims import Condition, Finding
 

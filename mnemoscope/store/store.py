@@ -259,7 +259,7 @@ class Store(Index):
 
     # ---- checkpoints of blocks that are being trained
 
-    def part(self, name: str) -> tuple[dict[str, np.ndarray], str] | None:
+    def read_checkpoint(self, name: str) -> tuple[dict[str, np.ndarray], str] | None:
         """A block under way, and who wrote it; none if there is none that is as it was written."""
         try:
             path = self._place(name)
