@@ -23,7 +23,7 @@ def test_a_verdict_is_shown_in_its_colors(verdict):
     look = VERDICTS[verdict]
     assert Style.parse(look.terminal)
     assert styled(verdict, f"{verdict}!") == f"[{look.terminal}]{verdict}![/]"
-    assert f"color: {look.either}" in notebook.verdict(verdict)
+    assert f"color: {look.either}" in notebook.format_verdict(verdict)
     light, dark = css_variables().split("@media")
     assert f"--{verdict}: {look.color.light};" in light
     assert f"--{verdict}: {look.color.dark};" in dark

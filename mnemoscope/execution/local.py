@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from mnemoscope.core.errors import Notice, UserError
-from mnemoscope.core.fingerprint import described, trained_by
+from mnemoscope.core.fingerprint import describe_origins, trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY, different_seeds
 from mnemoscope.execution.machine import hardware, versions
 from mnemoscope.store import RunRow, Store, block_id
@@ -111,7 +111,7 @@ def load_or_train(
     program = trained_by().program()
     rows, _ = store.blocks(spec, wanted, program)
     if rows[0].program != program:
-        by = ", ".join(described(row.origin for row in rows))
+        by = ", ".join(describe_origins(row.origin for row in rows))
         message = f"{name} was trained by {by}, not by this program; it is used as that"
         warnings.warn(message, Notice, stacklevel=2)
     return select([store.load(row) for row in rows], wanted)

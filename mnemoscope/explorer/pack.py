@@ -19,7 +19,7 @@ import numpy as np
 
 from mnemoscope.core.axes import Array, Params
 from mnemoscope.core.errors import UserError
-from mnemoscope.core.fingerprint import TRAINING, described, source_fingerprint
+from mnemoscope.core.fingerprint import TRAINING, describe_origins, source_fingerprint
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.explorer.explorer_run import ExplorerRun
 from mnemoscope.explorer.task_adapters import get_adapter
@@ -208,7 +208,7 @@ def _skills_key(explorer_run: ExplorerRun) -> str:
     """What the skills of a run are stored under: the code that measures them, and what it reads."""
     run = explorer_run.run
     code = source_fingerprint(*TRAINING, "probes", "explorer/task_adapters.py")
-    origins = described(run.origins)
+    origins = describe_origins(run.origins)
     text = f"{code} {run.spec.digest()} {run.seeds} {explorer_run.carried} {origins}"
     return f"explorer {hashlib.sha256(text.encode()).hexdigest()}"
 

@@ -204,14 +204,14 @@ class Entry(Measured, Claim):
 
     def _repr_html_(self) -> str:
         rows = [
-            ("verdict", notebook.verdict(self.verdict)),
+            ("verdict", notebook.format_verdict(self.verdict)),
             ("measured", self.number()),
             ("in words", self.sentence),
             ("the paper", self.source_figure),
             ("criterion", self.criterion),
             ("seeds", self.seeds or "exact"),
         ]
-        return notebook.table(f"{self.id} {self.statement}", ("", ""), rows)
+        return notebook.format_table(f"{self.id} {self.statement}", ("", ""), rows)
 
 
 class Ledger(Strict):
@@ -230,7 +230,7 @@ class Ledger(Strict):
             (
                 entry.id,
                 entry.statement,
-                notebook.verdict(entry.verdict),
+                notebook.format_verdict(entry.verdict),
                 entry.number(),
                 entry.source_figure,
                 entry.sentence,
@@ -239,7 +239,7 @@ class Ledger(Strict):
         ]
         head = ("", "claim", "verdict", "measured [95%]", "the paper", "in words")
         title = f"{self.study} ({self.scale}), {self.hardware}, {self.finished}"
-        return notebook.table(title, head, rows)
+        return notebook.format_table(title, head, rows)
 
 
 @dataclass(frozen=True)

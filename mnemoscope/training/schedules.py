@@ -10,7 +10,7 @@ Spec a schedule's name alone stands for it with everything at its default.
 """
 
 from abc import abstractmethod
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast, get_args
 
 import jax.numpy as jnp
 from pydantic import BeforeValidator, Field
@@ -90,15 +90,15 @@ class WarmupStableDecay(Schedule):
         return _between(jnp.minimum(1.0, left / self.decay), self.end)
 
 
+ScheduleName = Literal["constant", "linear", "cosine", "warmup-stable-decay"]
+# those with fields of their own; all others are written by their name
+WrittenOut = Linear | Cosine | WarmupStableDecay
 SCHEDULES: dict[str, type[Schedule]] = {
-    "constant": Constant,
-    "linear": Linear,
-    "cosine": Cosine,
-    "warmup-stable-decay": WarmupStableDecay,
+    cls.model_fields["kind"].default: cls for cls in (Constant, *get_args(WrittenOut))
 }
 
 
-def named(name_or_schedule: str | Schedule) -> Schedule:
+def find_schedule(name_or_schedule: str | Schedule) -> Schedule:
     """The schedule that a field of an optimizer means."""
     if isinstance(name_or_schedule, str):
         return SCHEDULES[name_or_schedule]()
@@ -119,13 +119,7 @@ def _shortest(value: Any) -> Any:
     return value
 
 
-AnySchedule = Annotated[
-    Literal["constant", "linear", "cosine", "warmup-stable-decay"]
-    | Linear
-    | Cosine
-    | WarmupStableDecay,
-    BeforeValidator(_shortest),
-]
+AnySchedule = Annotated[ScheduleName | WrittenOut, BeforeValidator(_shortest)]
 
 
 def progress(step: Int[Array, ""] | int, steps: Number) -> Float[Array, ""]:
