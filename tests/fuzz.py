@@ -46,7 +46,7 @@ from mnemoscope.models import Init, ModelConfig, parameter_shapes
 from mnemoscope.models.language import read_model, read_tokenizer
 from mnemoscope.report import find_ledgers
 from mnemoscope.report.claim_figures import claim_figures
-from mnemoscope.report.walk.choose import parse_prompt
+from mnemoscope.report.walk.choose_prompt import parse_prompt
 from mnemoscope.store import RunRow, Store
 from mnemoscope.store.checksums import row_checksum
 from mnemoscope.store.schema import put_with_checksum

@@ -37,7 +37,7 @@ def run_arrays(run: Run) -> dict[str, Shaped[np.ndarray, "..."]]:
     return arrays
 
 
-def run_tables(run: Run) -> Tables:
+def tabulate_run(run: Run) -> Tables:
     """How a run went: `seeds`, `losses`, and `metrics` if there are any; what is no single number
     has a column for each entry."""
     seeds = {
@@ -68,7 +68,9 @@ def _by_seed_and_step(
     return table
 
 
-def ledger_tables(ledger: Ledger, evidence: Mapping[str, Mapping[str, Sequence[float]]]) -> Tables:
+def tabulate_ledger(
+    ledger: Ledger, evidence: Mapping[str, Mapping[str, Sequence[float]]]
+) -> Tables:
     """A study's findings: `claims`, a row each, and `outcomes`, a row for each seed (counted from
     0) and what was read off it."""
     if not ledger.claims:

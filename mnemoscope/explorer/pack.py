@@ -25,7 +25,7 @@ from mnemoscope.explorer.explorer_run import ExplorerRun
 from mnemoscope.explorer.task_adapters import get_adapter
 from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
 from mnemoscope.models.consumer_support import ANY, Support
-from mnemoscope.probes.ablation import cases, edits
+from mnemoscope.probes.ablation import build_edits, list_cases
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.store import Store
 from mnemoscope.training.run import Run
@@ -262,7 +262,7 @@ def _golden_answers(
             return jax.nn.softmax(model(tokens, knock_out), axis=-1)
 
         # without any part to ablate there are no edits to count the cases by
-        return jax.vmap(ablated, axis_size=len(cases(config)))(edits(config))
+        return jax.vmap(ablated, axis_size=len(list_cases(config)))(build_edits(config))
 
     golden = []
     asked = {(opened[0], last), (explorer_run.carried[-1], last // 2), (opened[-1], last)}
@@ -270,7 +270,7 @@ def _golden_answers(
         model = explorer_run.run.model(seed, snapshot)
         for tokens in prompts[:2]:
             answers = np.asarray(answer(model, jnp.array(tokens)), float)
-            for case, probabilities in zip(cases(config), answers, strict=True):
+            for case, probabilities in zip(list_cases(config), answers, strict=True):
                 golden.append(
                     {
                         "seed": seed,

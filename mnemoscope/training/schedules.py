@@ -55,7 +55,7 @@ class Linear(Schedule):
     """The share that is left at the last step."""
 
     def share(self, step: Int[Array, ""] | int, steps: Number) -> Float[Array, ""]:
-        return _between(1 - progress(step, steps), self.end)
+        return _between(1 - share_behind(step, steps), self.end)
 
 
 class Cosine(Schedule):
@@ -86,7 +86,7 @@ class WarmupStableDecay(Schedule):
     """The share of the rate that is left at the last step."""
 
     def share(self, step: Int[Array, ""] | int, steps: Number) -> Float[Array, ""]:
-        left = 1 - progress(step, steps)
+        left = 1 - share_behind(step, steps)
         return _between(jnp.minimum(1.0, left / self.decay), self.end)
 
 
@@ -122,7 +122,7 @@ def _shortest(value: Any) -> Any:
 AnySchedule = Annotated[ScheduleName | WrittenOut, BeforeValidator(_shortest)]
 
 
-def progress(step: Int[Array, ""] | int, steps: Number) -> Float[Array, ""]:
+def share_behind(step: Int[Array, ""] | int, steps: Number) -> Float[Array, ""]:
     """How much of the training is behind, from 0 to 1."""
     return jnp.minimum(as_float(step) / as_float(steps), 1.0)
 
