@@ -939,7 +939,7 @@ def arguments(draw: Any) -> list[str]:
     """A command with arguments of its own and of others', good and bad,
     that keeps out of the way of other folders.
     """
-    command = draw(st.sampled_from([*command_line.COMMANDS, draw(NO_ZERO)]))
+    command = draw(st.sampled_from([*command_line.all_commands(), draw(NO_ZERO)]))
     word = st.one_of(
         st.sampled_from(WORDS),
         st.sampled_from([t for t in TEXTS if "\x00" not in t and "/" not in t]),

@@ -69,13 +69,16 @@ def store(tmp_path_factory):
 
 def test_help_teaches_and_does_not_wait_for_jax():
     result = started("--help")
-    for word in ("list", "run", "ledger", "show", "runs", "mnemoscope show R13"):
+    for word in ("list", "run", "ledger", "show", "runs", "walk", "mnemoscope show R1 "):
         assert word in result.stdout
-    code = "import sys, mnemoscope.cli.main; print('jax' in sys.modules)"
+    code = "import sys, mnemoscope.cli.main; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=ENV, check=True
     )
-    assert loaded.stdout.strip() == "False"
+    modules = loaded.stdout.split()
+    assert "jax" not in modules
+    of_studies = [name for name in modules if name.startswith("mnemoscope.studies.library.")]
+    assert of_studies == [], "a study's command is loaded when it is asked for"
     assert "--seeds" in mnemoscope("run", "--help").stdout
 
 

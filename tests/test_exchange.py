@@ -12,7 +12,7 @@ import pytest
 import tyro
 from exchanged import bits, drawn, small
 
-from mnemoscope.cli.main import COMMANDS
+from mnemoscope.cli.main import all_commands
 from mnemoscope.core.errors import UserError
 from mnemoscope.exchange import imported, read_transformer_lens, run_tables, write_transformer_lens
 from mnemoscope.exchange.atomic_write import new_file, new_folder
@@ -49,7 +49,7 @@ def kept(tmp_path_factory):
 
 def command(*args, store):
     tyro.extras.subcommand_cli_from_dict(
-        COMMANDS, args=[str(arg) for arg in (*args, "--store", store.folder)]
+        all_commands(), args=[str(arg) for arg in (*args, "--store", store.folder)]
     )
 
 

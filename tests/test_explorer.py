@@ -424,7 +424,7 @@ def test_skills_are_measured_once(pieces, tmp_path, monkeypatch):
 
 def test_bad_choices_are_one_line(tmp_path, pieces):
     with pytest.raises(
-        UserError, match=r"no runs to explore in .*; make some with 'mnemoscope run remember'"
+        UserError, match=r"no runs to explore in .*; make some with 'mnemoscope run all'"
     ):
         visualize.explore(store=tmp_path)
     with pytest.raises(

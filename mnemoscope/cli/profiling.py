@@ -26,8 +26,7 @@ def profile(
 
     Args:
         study: The study whose training is timed.
-        condition: One of the study's conditions, such as repeat/d32h2. Nothing: its largest at this
-            scale.
+        condition: One of the study's conditions. Nothing: its largest at this scale.
         scale: quick or full: decides the batch size and the conditions.
         seeds: Seeds trained together. 0: one for each device, or the condition's own number on an
             accelerator.

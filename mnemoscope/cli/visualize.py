@@ -45,7 +45,7 @@ def explore(
     found = _choose_runs(opened, runs, picked)
     if not found:
         raise UserError(
-            f"no runs to explore in {str(store)!r}; make some with 'mnemoscope run remember'"
+            f"no runs to explore in {str(store)!r}; make some with 'mnemoscope run all'"
         )
     with make_console(stderr=True).status("packing") as status:
         parts = []

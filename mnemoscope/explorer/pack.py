@@ -22,6 +22,7 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TRAINING, describe_origins, source_fingerprint
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.explorer.explorer_run import ExplorerRun
+from mnemoscope.explorer.paper_prompts import list_prompts
 from mnemoscope.explorer.task_adapters import get_adapter
 from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
 from mnemoscope.models.consumer_support import ANY, Support
@@ -60,7 +61,8 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
     carried_weights = _flatten_weights(run, carried_rows, range(len(steps)))
     final_weights = _flatten_weights(run, final_rows, [len(steps) - 1])
     outcomes, curves = _measure_skills(explorer_run, store)
-    presets = adapter.make_presets(task, run.world(explorer_run.carried[0]))
+    world = run.world(explorer_run.carried[0])
+    presets = [*list_prompts(task), *adapter.make_presets(task, world)]
     prompts = [preset["tokens"] for preset in presets]
     return {
         "id": explorer_run.id,
