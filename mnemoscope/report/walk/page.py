@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from html import escape
 from itertools import pairwise
 
-from mnemoscope.core.theme import css_variables
+from mnemoscope.core.theme import TOKENS, css_variables
 from mnemoscope.probes.walk import Line, Walk
 from mnemoscope.report.walk.cells import column_names, format_cells, format_number, format_powers
 from mnemoscope.report.walk.plane import Plane, find_plane
 
-# told apart by color-blind readers too (Okabe and Ito's palette)
-TOKENS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")
 SIDE = 460  # pixels of the drawing
 
 STYLE = """
