@@ -633,7 +633,7 @@ def test_stored_seeds_are_trained_again_and_compared(store, capsys, monkeypatch)
     wrong = store.load(row)
     wrong.snapshots["embed.W_E"][:] += 1e-6
     store.save(Run(**{**vars(wrong), "seeds": (0, 1, 2)}), 1.0, "m")
-    with pytest.raises(UserError, match="1 of 1 seeds came out otherwise"):
+    with pytest.raises(UserError, match="1 of 1 seeds trained to other numbers"):
         stored_runs.check(retrain=1, store=store.folder)
     assert "OTHER NUMBERS" in capsys.readouterr().out
     with pytest.raises(UserError, match="--retrain must be a number of seeds from 0 up, got -1"):
