@@ -4,6 +4,8 @@ import json
 import statistics
 from pathlib import Path
 
+from mnemoscope.core.theme import PUBLISHED, SEED
+
 HERE = Path(__file__).parent
 BATCH = 128
 NAMES = {
@@ -18,7 +20,7 @@ AXES = {
     "length": "sequence length",
     "vocabulary": "tokens in the vocabulary",
 }
-COLORS = {"cpu": "#0072b2", "gpu": "#d55e00"}  # told apart by color-blind readers too
+COLORS = {"cpu": SEED, "gpu": PUBLISHED}
 
 
 def median(results: list[dict]) -> float:

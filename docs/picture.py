@@ -8,6 +8,7 @@ import numpy as np
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
+from mnemoscope.core.theme import INK, PUBLISHED, SEED
 from mnemoscope.verdicts.evidence_file import read_series
 
 HERE = Path(__file__).parent
@@ -34,18 +35,16 @@ def main() -> None:
             x + rng.uniform(-0.28, 0.28, len(recall)),
             recall,
             s=9,
-            color="#0072B2",
+            color=SEED,
             alpha=0.45,
             lw=0,
         )
         share = (recall >= 0.99).mean()
-        axes.text(
-            x, 1.08, f"{share:.0%} of {len(recall)}", ha="center", va="bottom", color="#333333"
-        )
+        axes.text(x, 1.08, f"{share:.0%} of {len(recall)}", ha="center", va="bottom", color=INK)
         if size in SOURCE:
-            axes.plot([x - 0.36, x + 0.36], [SOURCE[size]] * 2, color="#D55E00", lw=2.5, zorder=3)
-    axes.plot([], [], color="#D55E00", lw=2.5, label="the paper's figure")
-    axes.scatter([], [], s=14, color="#0072B2", label="one seed of ours")
+            axes.plot([x - 0.36, x + 0.36], [SOURCE[size]] * 2, color=PUBLISHED, lw=2.5, zorder=3)
+    axes.plot([], [], color=PUBLISHED, lw=2.5, label="the paper's figure")
+    axes.scatter([], [], s=14, color=SEED, label="one seed of ours")
     labels = [
         s.replace("d", "d=").replace("h1", "\none head").replace("h2", "\ntwo heads") for s in SIZES
     ]

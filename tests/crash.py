@@ -41,8 +41,8 @@ COMMANDS = LONG[:1]
 # blocks under way are kept as often as can be, so that restarts go on in the middle of them
 LINE = (
     "from mnemoscope.cli.main import main; "
-    "from mnemoscope.execution import local; "
-    "local.KEEP_SECONDS = 0; "
+    "from mnemoscope.store import checkpoints; "
+    "checkpoints.SECONDS_BETWEEN = 0; "
     "main()"
 )
 

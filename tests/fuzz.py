@@ -47,7 +47,7 @@ from mnemoscope.models import Init, ModelConfig, parameter_shapes
 from mnemoscope.models.language import read_model, read_tokenizer
 from mnemoscope.report import find_ledgers
 from mnemoscope.report.claim_figures import claim_figures
-from mnemoscope.report.walk.choose import parse_prompt
+from mnemoscope.report.walk.choose_prompt import parse_prompt
 from mnemoscope.store import RunRow, Store
 from mnemoscope.store.checksums import row_checksum
 from mnemoscope.store.schema import put_with_checksum
@@ -939,7 +939,7 @@ def arguments(draw: Any) -> list[str]:
     """A command with arguments of its own and of others', good and bad,
     that keeps out of the way of other folders.
     """
-    command = draw(st.sampled_from([*command_line.COMMANDS, draw(NO_ZERO)]))
+    command = draw(st.sampled_from([*command_line.all_commands(), draw(NO_ZERO)]))
     word = st.one_of(
         st.sampled_from(WORDS),
         st.sampled_from([t for t in TEXTS if "\x00" not in t and "/" not in t]),

@@ -18,6 +18,7 @@ import pytest
 
 from mnemoscope.cli import main as command_line
 from mnemoscope.store import Store
+from mnemoscope.store.checkpoints import SECONDS_BETWEEN
 
 LOOKS = {"COLUMNS": "160", "NO_COLOR": "1"}
 ENV = {**os.environ, **LOOKS}
@@ -68,13 +69,16 @@ def store(tmp_path_factory):
 
 def test_help_teaches_and_does_not_wait_for_jax():
     result = started("--help")
-    for word in ("list", "run", "ledger", "show", "runs", "mnemoscope show R13"):
+    for word in ("list", "run", "ledger", "show", "runs", "walk", "mnemoscope show R1 "):
         assert word in result.stdout
-    code = "import sys, mnemoscope.cli.main; print('jax' in sys.modules)"
+    code = "import sys, mnemoscope.cli.main; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=ENV, check=True
     )
-    assert loaded.stdout.strip() == "False"
+    modules = loaded.stdout.split()
+    assert "jax" not in modules
+    of_studies = [name for name in modules if name.startswith("mnemoscope.studies.library.")]
+    assert of_studies == [], "a study's command is loaded when it is asked for"
     assert "--seeds" in mnemoscope("run", "--help").stdout
 
 
@@ -221,7 +225,8 @@ def test_ctrl_c_ends_with_130_and_keeps_what_was_finished(tmp_path):
     _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert "finished runs are kept" in err
+    assert "finished runs are stored" in err
+    assert f"every {SECONDS_BETWEEN} seconds" in err
     assert "0 runs" not in mnemoscope("runs", store=tmp_path).stdout
 
 

@@ -29,7 +29,7 @@ from mnemoscope.execution.cluster import (
     Cluster,
     _Session,
     block_size,
-    checked,
+    check_answer,
     contiguous_blocks,
 )
 from mnemoscope.models import ModelConfig
@@ -347,7 +347,7 @@ def test_an_answer_is_checked():
     other = trained_by().model_copy(update={"source": "another"}).canonical_json()
 
     run = fit(SHORT, range(2))
-    assert checked(SHORT, [0, 1], answer(run)).seeds == (0, 1)
+    assert check_answer(SHORT, [0, 1], answer(run)).seeds == (0, 1)
     wider = SHORT.model_copy(update={"model": SHORT.model.model_copy(update={"d_model": 6})})
     for message, wrong in (
         ("not those that were sent", answer(run, data=answer(run)["data"][:-1])),
@@ -359,7 +359,7 @@ def test_an_answer_is_checked():
         ("an answer by another program", answer(run, trained_by=other)),
     ):
         with pytest.raises(ValueError, match=message):
-            checked(SHORT, [0, 1], wrong)
+            check_answer(SHORT, [0, 1], wrong)
 
 
 def test_blocks_keep_every_worker_busy():

@@ -12,7 +12,7 @@ import pytest
 import tyro
 from exchanged import bits, drawn, small
 
-from mnemoscope.cli.main import COMMANDS
+from mnemoscope.cli.main import all_commands
 from mnemoscope.core.errors import UserError
 from mnemoscope.exchange import imported, read_transformer_lens, run_tables, write_transformer_lens
 from mnemoscope.exchange.atomic_write import new_file, new_folder
@@ -50,7 +50,7 @@ def kept(tmp_path_factory):
 
 def command(*args, store):
     tyro.extras.subcommand_cli_from_dict(
-        COMMANDS, args=[str(arg) for arg in (*args, "--store", store.folder)]
+        all_commands(), args=[str(arg) for arg in (*args, "--store", store.folder)]
     )
 
 
@@ -173,7 +173,7 @@ def read_csv(path):
 
 def test_tables_of_a_run(tmp_path):
     run = run_with_metrics()
-    run_tables.write_csv(run_tables.run_tables(run), {"run": "x"}, tmp_path / "run", False)
+    run_tables.write_csv(run_tables.tabulate_run(run), {"run": "x"}, tmp_path / "run", False)
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
         "about.json",
         "losses.csv",
@@ -228,7 +228,7 @@ def test_parquet(tmp_path):
         "pyarrow.parquet", reason="PyArrow is not installed (the extra 'parquet')"
     )
     run = run_with_metrics()
-    run_tables.write_parquet(run_tables.run_tables(run), {}, tmp_path / "run", False)
+    run_tables.write_parquet(run_tables.tabulate_run(run), {}, tmp_path / "run", False)
     read = {
         name: parquet.read_table(tmp_path / "run" / f"{name}.parquet")
         for name in ("seeds", "losses", "metrics")
@@ -325,9 +325,9 @@ def test_a_fingerprint_is_that_of_the_weights():
         model.config, model.params | {"unembed.b_U": model.params["unembed.b_U"] + 1}
     )
     assert (
-        imported.fingerprint(model)
-        == imported.fingerprint(drawn(small()))
-        != imported.fingerprint(other)
+        imported.weights_fingerprint(model)
+        == imported.weights_fingerprint(drawn(small()))
+        != imported.weights_fingerprint(other)
     )
 
 

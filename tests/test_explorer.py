@@ -23,6 +23,7 @@ from explorer_page import (
 
 from mnemoscope.cli import visualize
 from mnemoscope.core.errors import UserError
+from mnemoscope.core.theme import COLORS
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.explorer import ExplorerRun, build_page, describe_run, pack_run
 from mnemoscope.explorer.featured import describe_featured, featured_runs
@@ -351,6 +352,7 @@ def test_the_figure_can_be_had_alone(tab):
     with open(waiting.value.path()) as file:
         text = file.read()
     assert text.startswith("<svg")
+    assert f"fill: {COLORS['ink'].light}" in text, "the page's colors on light paper"
     assert "two heads, seed 0, step 30, prompt" in text
 
 
@@ -424,7 +426,7 @@ def test_skills_are_measured_once(pieces, tmp_path, monkeypatch):
 
 def test_bad_choices_are_one_line(tmp_path, pieces):
     with pytest.raises(
-        UserError, match=r"no runs to explore in .*; make some with 'mnemoscope run remember'"
+        UserError, match=r"no runs to explore in .*; make some with 'mnemoscope run all'"
     ):
         visualize.explore(store=tmp_path)
     with pytest.raises(

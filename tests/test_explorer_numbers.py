@@ -29,7 +29,7 @@ from mnemoscope.models.attention_kinds import ATTENTION
 from mnemoscope.models.consumer_support import Support
 from mnemoscope.models.norms import NORMS
 from mnemoscope.models.positions import POSITIONS
-from mnemoscope.probes.ablation import cases, edits
+from mnemoscope.probes.ablation import build_edits, list_cases
 from mnemoscope.tasks import Cycle
 
 TABLES = {
@@ -207,7 +207,7 @@ def as_json(model, **changed):
 def silenced(config):
     """What the cases of `edits` silence, with the widths of what is silent."""
     every = {}
-    for case in cases(config):
+    for case in list_cases(config):
         found = re.fullmatch(r"L(\d+)(?:H(\d+)| (attention|mlp))", case)
         layer, head, part = found.groups() if found else (None, None, None)
         heads = range(config.n_heads) if part == "attention" else [head] if head else []
@@ -223,7 +223,7 @@ def python_logits(model, n_cases):
     with jax.enable_x64(True):
         params = {name: jnp.asarray(value, jnp.float64) for name, value in model.params.items()}
         run = jax.jit(lambda edit: Transformer(model.config, params)(jnp.array(PROMPT), edit))
-        stacked = edits(model.config)
+        stacked = build_edits(model.config)
         each = [jax.tree.map(lambda x, n=n: x[n], stacked) for n in range(n_cases)]
         return np.array([run(edit) for edit in each])
 

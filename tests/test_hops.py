@@ -23,7 +23,7 @@ from mnemoscope.models.rewrites import pair_tables, score_tables
 from mnemoscope.models.rewrites.choose import choose_rewrite
 from mnemoscope.probes.hop_accuracy import ablate_each_layer, by_level, read_after
 from mnemoscope.probes.walk import walk
-from mnemoscope.report.walk import text
+from mnemoscope.report.walk import render_text
 from mnemoscope.studies.library.hops import built, order, trained
 from mnemoscope.studies.library.hops.conditions import curriculum, only
 from mnemoscope.studies.library.hops.study import STUDY
@@ -280,7 +280,7 @@ def test_what_reads_such_models_takes_them_or_says_no():
     assert choose_rewrite(model, task) is None
     run = fit(Spec(task=task, model=model, steps=2, batch=2), range(1))
     found = walk(run.model(0), [0, 1, 2], task.token_names)
-    assert "A_0 = softmax(S_0)" in text(found, "nothing is masked", 3)
+    assert "A_0 = softmax(S_0)" in render_text(found, "nothing is masked", 3)
     packed = pack_run(describe_run(run, "x", (0,)))
     assert packed["config"]["causal"] is False
     assert packed["token_names"] == list(task.token_names)

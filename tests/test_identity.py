@@ -26,7 +26,7 @@ from mnemoscope.core.fingerprint import TrainedBy, code_of, trained_by
 from mnemoscope.execution import cluster, local, retrain
 from mnemoscope.execution.local import load_or_train, select
 from mnemoscope.models import ModelConfig
-from mnemoscope.store import Store
+from mnemoscope.store import Store, checkpoints
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.walk.command import command as walk_command
 from mnemoscope.studies.runner import finding_key, judging_fingerprint, run_study
@@ -341,7 +341,7 @@ def test_a_checkpoint_of_another_program_is_not_resumed(store, monkeypatch):
         if done >= 2:
             raise CutOffError
 
-    monkeypatch.setattr(local._StoreCheckpointer, "is_due", lambda self: True)
+    monkeypatch.setattr(checkpoints.StoreCheckpointer, "is_due", lambda self: True)
     with pytest.raises(CutOffError):
         load_or_train(store, SPEC, [0], progress=cut)
     assert len(list(store.folder.rglob("*.part"))) == 1
@@ -355,8 +355,8 @@ def test_a_deleted_run_leaves_no_checkpoint_to_go_on_from(store, monkeypatch):
     """The power goes between storing a block and dropping its checkpoint;
     then the run is deleted and trained anew.
     """
-    monkeypatch.setattr(local._StoreCheckpointer, "is_due", lambda self: True)
-    monkeypatch.setattr(local._StoreCheckpointer, "drop", lambda self: None)
+    monkeypatch.setattr(checkpoints.StoreCheckpointer, "is_due", lambda self: True)
+    monkeypatch.setattr(checkpoints.StoreCheckpointer, "drop", lambda self: None)
     load_or_train(store, SPEC, range(2))
     assert list(store.folder.rglob("*.part"))
     stored_runs.runs(SPEC.digest(), delete=True, store=store.folder)
@@ -633,7 +633,7 @@ def test_stored_seeds_are_trained_again_and_compared(store, capsys, monkeypatch)
     wrong = store.load(row)
     wrong.snapshots["embed.W_E"][:] += 1e-6
     store.save(Run(**{**vars(wrong), "seeds": (0, 1, 2)}), 1.0, "m")
-    with pytest.raises(UserError, match="1 of 1 seeds came out otherwise"):
+    with pytest.raises(UserError, match="1 of 1 seeds trained to other numbers"):
         stored_runs.check(retrain=1, store=store.folder)
     assert "OTHER NUMBERS" in capsys.readouterr().out
     with pytest.raises(UserError, match="--retrain must be a number of seeds from 0 up, got -1"):

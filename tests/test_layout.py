@@ -156,3 +156,65 @@ def test_every_file_opens_with_its_idea():
                 assert all(a.annotation for a in arguments), (
                     f"{file}: {node.name} has an argument without a type"
                 )
+
+
+# ---- one name, one thing
+
+# studies are alike on purpose: each has its `study`, its `conditions`, its `command`
+NAMED_ONCE = [file for file in FILES if "library" not in file.parts and file.stem != "__init__"]
+
+
+def same_names(files):
+    """Groups of modules that have one name."""
+    by_name = {}
+    for file in files:
+        by_name.setdefault(file.stem, []).append(file)
+    return [group for group in by_name.values() if len(group) > 1]
+
+
+def test_no_two_modules_have_one_name():
+    assert same_names(NAMED_ONCE) == []
+    assert same_names([HOME / "models/choose.py", HOME / "report/choose.py"]), "it can fail"
+
+
+def hidden_modules(tree, submodules):
+    """Names by which a package's own `__init__` hides modules of the package."""
+    bound = {
+        alias.asname or alias.name: node.module
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    bound |= {node.name: "" for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return [
+        name
+        for name, module in bound.items()
+        if name in submodules and f"{module}.{name}" not in MODULES
+    ]
+
+
+def test_no_package_hides_a_module_of_its_own():
+    for file in FILES:
+        if file.stem == "__init__":
+            submodules = {other.stem for other in file.parent.glob("*.py")}
+            assert hidden_modules(ast.parse(file.read_text()), submodules) == [], file
+    hides = ast.parse("from mnemoscope.report.walk.page import page")
+    assert hidden_modules(hides, {"page", "text"}) == ["page"], "it can fail"
+
+
+def functions_named_like(tree, modules):
+    """Public functions of a file that have the name of one of these modules."""
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return [name for name in functions if name in modules]
+
+
+def test_no_function_has_the_name_of_another_module_of_its_package():
+    for file in NAMED_ONCE:
+        package = file.relative_to(HOME).parts[0]
+        others = {
+            other.stem
+            for other in NAMED_ONCE
+            if other != file and other.relative_to(HOME).parts[0] == package
+        }
+        assert functions_named_like(ast.parse(file.read_text()), others) == [], file
+    assert functions_named_like(ast.parse("def plane(): ..."), {"plane"}) == ["plane"]

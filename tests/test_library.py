@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 import mnemoscope
-from mnemoscope.cli.main import COMMANDS
+from mnemoscope.cli.main import all_commands
+from mnemoscope.explorer.paper_prompts import list_prompts
 from mnemoscope.report.claim_figures import load_drawings
 from mnemoscope.report.site.extra import load_extra_pages, load_statements
 from mnemoscope.studies.discover import LIBRARY, STUDIES, Library
 from mnemoscope.studies.study import Study
+from mnemoscope.tasks import Cycle, Permutation
 
 HOME = Path(mnemoscope.__file__).parent
 FOLDERS = HOME / "studies" / "library"
@@ -24,9 +26,9 @@ BELOW = ("core", "tasks", "models", "probes", "training", "theory", "store", "ex
 
 
 def names_of_studies(file, tree):
-    """Modules of a study that a file imports, and studies and claims that its strings name.
+    """Modules of a study that a file imports, and studies and claims that are its strings.
 
-    A sentence may name one as an example: only a string that is a name and nothing else counts.
+    What sentences name is looked for by `names_in_text`.
     """
     documentation = set()
     for node in ast.walk(tree):
@@ -66,11 +68,58 @@ def test_the_test_of_names_can_fail(line, named):
     assert list(names_of_studies(file, ast.parse("'''walk'''\nhelp = 'run walk or R1'"))) == []
 
 
+KINDS = (".py", ".pyi", ".js", ".css", ".html")
+TEXTS = sorted(
+    file for file in HOME.rglob("*.*") if file.suffix in KINDS and not file.is_relative_to(FOLDERS)
+)
+COMMAND = re.compile(rf"mnemoscope \w+ ({'|'.join(STUDIES)})\b")
+IN_BRACKETS = re.compile(rf" \(({'|'.join(STUDIES)})\)")
+FOLDER = re.compile(rf"library[./]({'|'.join(STUDIES)})\b")
+CLAIM = re.compile(rf"\b({'|'.join(CLAIMS)})\b")
+# of a walk: the second norm of a block
+NOT_CLAIMS = {"explorer/static/walk_mlp.js": {"N2"}, "probes/walk_steps.py": {"N2"}}
+
+
+def names_in_text(text):
+    """Studies and claims that a text names, as an example or otherwise.
+
+    A study is known by what stands around its name: "noise" and "facts" are tasks too.
+    """
+    found = [name for each in (COMMAND, IN_BRACKETS, FOLDER) for name in each.findall(text)]
+    return {*found, *CLAIM.findall(text)}
+
+
+def test_no_sentence_outside_a_study_names_one():
+    named = {str(file.relative_to(HOME)): names_in_text(file.read_text()) for file in TEXTS}
+    assert {name: found for name, found in named.items() if found} == NOT_CLAIMS
+
+
+@pytest.mark.parametrize(
+    ("sentence", "name"),
+    [
+        ("make some with 'mnemoscope run remember'", "remember"),
+        ("for studies of text (birth).", "birth"),
+        ("claims in studies/library/facts/claims.toml", "facts"),
+        ("Judge only these: R8,R13.", "R13"),
+    ],
+)
+def test_the_test_of_sentences_can_fail(sentence, name):
+    assert name in names_in_text(sentence)
+    assert names_in_text("noise and facts remember the language") == set()
+
+
 @pytest.mark.parametrize("file", sorted((HOME / "report").rglob("*.html")), ids=lambda f: f.name)
 def test_no_page_asks_which_study_it_is(file):
     asked = re.findall(r"\{[{%](.*?)[%}]\}", file.read_text())
     strings = {text for expression in asked for text in re.findall(r"[\"'](\w+)[\"']", expression)}
     assert not strings & (CLAIMS | set(STUDIES))
+
+
+def test_papers_prompts_are_offered_with_their_tasks():
+    names = [prompt["name"] for prompt in list_prompts(Permutation())]
+    assert names == ["the paper's trap", "the paper's example"]
+    assert list_prompts(Permutation(n_symbols=4)) == []
+    assert list_prompts(Cycle()) == []
 
 
 def test_every_folder_is_a_study_in_the_order_of_its_page():
@@ -89,14 +138,14 @@ def test_names_claims_and_commands_are_known_without_jax():
     script = """
 import sys
 
-from mnemoscope.cli.main import COMMANDS
+from mnemoscope.cli.main import all_commands
 from mnemoscope.core.errors import UserError
 from mnemoscope.studies.discover import STUDIES, find_claim
 try:
     find_claim("X1")
 except UserError as error:
     print(error)
-print(*STUDIES, *COMMANDS)
+print(*STUDIES, *all_commands())
 heavy = [name for name in sys.modules if name.split(".")[0] in ("jax", "numpy", "pydantic")]
 loaded = [name for name in sys.modules if name.startswith("mnemoscope.studies.library.")]
 print(heavy, sorted(loaded))
@@ -164,4 +213,4 @@ def test_the_studies_bring_what_they_brought():
     pages = [page.file for study in STUDIES.values() for page in load_extra_pages(study)]
     assert pages == ["walk-through.html"]
     assert len(load_statements(STUDIES["walk"])) == 9
-    assert "command" in COMMANDS["memories"].__name__
+    assert "command" in all_commands()["memories"].__name__

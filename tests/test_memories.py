@@ -17,7 +17,7 @@ from mnemoscope.studies.library.memories.study import STUDY
 from mnemoscope.studies.library.memories.written import for_draws
 from mnemoscope.studies.presentation import load_panels
 from mnemoscope.studies.scales import SCALES
-from mnemoscope.theory.associative_memory import error_mass, recalled, store, zipf
+from mnemoscope.theory.associative_memory import check_recall, error_mass, write_pairs, zipf
 from mnemoscope.theory.one_step import cross_entropy
 
 
@@ -57,8 +57,8 @@ def test_errors_without_the_matrix_are_those_with_it(monkeypatch):
         inputs, outputs = e[:, :d], u[:, :d] / jnp.linalg.norm(u[:, :d], axis=1, keepdims=True)
 
         def expected(q, inputs=inputs, outputs=outputs):
-            w = store(inputs, outputs, answer, jnp.asarray(q, float))
-            return float(error_mass(recalled(w, inputs, outputs, answer), p))
+            w = write_pairs(inputs, outputs, answer, jnp.asarray(q, float))
+            return float(error_mass(check_recall(w, inputs, outputs, answer), p))
 
         for row, q in enumerate((jnp.arange(1000) < d // 8, p, jnp.ones(1000))):
             assert float(found[row, column]) == pytest.approx(expected(q), abs=2e-4)

@@ -48,13 +48,13 @@ def test_orthonormal_embeddings_recall_everything_with_any_weights():
     n = 5
     e, u, f = jnp.eye(n), jnp.eye(n)[::-1], jnp.array([3, 1, 4, 0, 2])
     for weights in (jnp.ones(n), jnp.array([1.0, 0.5, 0.1, 0.01, 0.001])):
-        w = associative_memory.store(e, u, f, weights)
+        w = associative_memory.write_pairs(e, u, f, weights)
         np.testing.assert_allclose(
             associative_memory.scores(w, e, u), jnp.eye(n)[f] * weights[:, None]
         )
-        assert associative_memory.recalled(w, e, u, f).all()
-    w = associative_memory.store(e, u, f, jnp.array([1.0, 1.0, 1.0, -1.0, 1.0]))
-    assert associative_memory.recalled(w, e, u, f).tolist() == [True, True, True, False, True]
+        assert associative_memory.check_recall(w, e, u, f).all()
+    w = associative_memory.write_pairs(e, u, f, jnp.array([1.0, 1.0, 1.0, -1.0, 1.0]))
+    assert associative_memory.check_recall(w, e, u, f).tolist() == [True, True, True, False, True]
 
 
 def test_error_is_the_mass_of_wrong_answers():
@@ -94,8 +94,8 @@ def test_more_dimensions_recall_more():
         e, u = (associative_memory.random_unit_vectors(256, d, key=key) for key in keys)
         np.testing.assert_allclose(jnp.linalg.norm(e, axis=1), 1, rtol=1e-5)
         right = float(
-            associative_memory.recalled(
-                associative_memory.store(e, u, f, jnp.ones(256)), e, u, f
+            associative_memory.check_recall(
+                associative_memory.write_pairs(e, u, f, jnp.ones(256)), e, u, f
             ).mean()
         )
         assert low <= right <= high

@@ -90,7 +90,7 @@ def test_the_tour_is_kept_without_outputs():
 
 
 def test_attention_is_drawn_as_dark_as_it_is():
-    drawn = notebook.attention(np.array([[[1.0, 0.0], [0.25, 0.75]]]))
+    drawn = notebook.draw_attention(np.array([[[1.0, 0.0], [0.25, 0.75]]]))
     assert [x.split('"')[0] for x in drawn.split('fill-opacity="')[1:]] == [
         "1.000",
         "0.250",

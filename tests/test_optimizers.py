@@ -2,7 +2,7 @@
 training is what it would be with constants. Schedules by arithmetic; optimizers that want matrices.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,14 @@ from mnemoscope.training import compilation
 from mnemoscope.training.compilation import numbers_by_seed
 from mnemoscope.training.loop import fit, fit_many
 from mnemoscope.training.optimizers import SGD, Adam, Optimizer
-from mnemoscope.training.schedules import Constant, Cosine, Linear, WarmupStableDecay
+from mnemoscope.training.schedules import (
+    SCHEDULES,
+    Constant,
+    Cosine,
+    Linear,
+    ScheduleName,
+    WarmupStableDecay,
+)
 from mnemoscope.training.spec import Spec
 from mnemoscope.training.step import numbers_of, start, train_step, trained_shapes, unravel_params
 from mnemoscope.training.worlds import seed_keys
@@ -225,6 +232,10 @@ def test_a_schedule_at_its_defaults_is_its_name():
     assert '"schedule"' not in SGD().canonical_json(), "0.1's SGD had none"
     with pytest.raises(UserError, match=r"unknown schedule 'cosin'.*did you mean 'cosine'"):
         Adam(schedule="cosin")
+
+
+def test_every_schedule_can_be_named():
+    assert tuple(SCHEDULES) == get_args(ScheduleName)
 
 
 # ---- numbers

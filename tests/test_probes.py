@@ -13,7 +13,7 @@ from compiled import forward, init, world_of
 
 from mnemoscope.models import ModelConfig, Transformer, knock_out_head, knock_out_mlp
 from mnemoscope.probes import skills
-from mnemoscope.probes.ablation import cases, forced_patterns, knock_outs, site_means
+from mnemoscope.probes.ablation import forced_patterns, knock_outs, list_cases, site_means
 from mnemoscope.probes.attention import mean_pattern, roles, unevenness
 from mnemoscope.tasks import Permutation
 from mnemoscope.tasks.permutation import permutations
@@ -131,7 +131,7 @@ def test_mean_pattern_is_the_mean(model, split):
 
 def test_knock_outs_are_what_single_edits_give(model, split):
     out = jax.jit(lambda m: knock_outs(TASK, m, split))(model)
-    names = cases(CONFIG)
+    names = list_cases(CONFIG)
     assert names == ["none", "L0H0", "L0H1", "L0 attention", "L0 mlp"]
     sites = ("blocks.0.attn.hook_z", "blocks.0.hook_mlp_out")
     means_of = jax.jit(lambda split: site_means(TASK, model, split, (0, 3), sites))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from planted import SEEDS, evidence_of, planted, rows_of, silent
 
-from mnemoscope.probes.ablation import cases, forced_patterns, knock_outs
+from mnemoscope.probes.ablation import forced_patterns, knock_outs, list_cases
 from mnemoscope.probes.skills import against_training, report_card
 from mnemoscope.studies.library.remember import elimination, heads
 from mnemoscope.studies.library.remember.conditions import (
@@ -794,7 +794,7 @@ def without(*kinds):
     Each kind is ((elimination, ...), (recall, ...), how many seeds).
     Set to zero, everything would be lost.
     """
-    names = cases(build_conditions("full")[TWO].spec.model)
+    names = list_cases(build_conditions("full")[TWO].spec.model)
     assert names == ["none", "L0H0", "L0H1", "L0 attention", "L0 mlp"]
     eliminate, recall = (
         np.array([(1.0, *kind[i]) for kind in kinds for _ in range(kind[2])]) for i in (0, 1)

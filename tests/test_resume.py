@@ -14,7 +14,7 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.execution import local
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
-from mnemoscope.store import Store
+from mnemoscope.store import Store, checkpoints
 from mnemoscope.tasks import Hops, Permutation
 from mnemoscope.training.optimizers import SGD, Adam
 from mnemoscope.training.run import Run
@@ -69,8 +69,8 @@ def cut_at(step: int, seeds: int):
 @pytest.fixture
 def always_kept(monkeypatch):
     kept, real = [], Store.save_checkpoint
-    monkeypatch.setattr(local, "KEEP_SECONDS", 0)
-    monkeypatch.setattr(local._StoreCheckpointer, "is_due", lambda self: True)
+    monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", 0)
+    monkeypatch.setattr(checkpoints.StoreCheckpointer, "is_due", lambda self: True)
     monkeypatch.setattr(
         Store,
         "save_checkpoint",
@@ -127,7 +127,7 @@ from mnemoscope.execution import local
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
 from mnemoscope.training.spec import Spec
-from mnemoscope.store import Store
+from mnemoscope.store import Store, checkpoints
 from mnemoscope.tasks import Permutation
 from mnemoscope.training.loop import fit
 trained = []
@@ -187,7 +187,7 @@ def test_several_processes_on_one_store_lose_nothing_and_repeat_nothing(tmp_path
 
 HOLDER = """
 import sys, time
-from mnemoscope.store import Store
+from mnemoscope.store import Store, checkpoints
 with Store(sys.argv[1]).lock("x"):
     print("held", flush=True)
     time.sleep(60)

@@ -154,12 +154,12 @@ def test_a_file_that_is_gone_is_damaged_and_comes_back(store, capsys):
 
 @pytest.mark.parametrize("mask", [0o022, 0o027, 0o002])
 def test_files_may_be_read_by_whom_the_umask_lets(mask, tmp_path, monkeypatch):
-    from mnemoscope.execution import local
+    from mnemoscope.store import checkpoints
 
     before = os.umask(mask)
     try:
-        monkeypatch.setattr(local._StoreCheckpointer, "is_due", lambda self: True)
-        monkeypatch.setattr(local._StoreCheckpointer, "drop", lambda self: None)
+        monkeypatch.setattr(checkpoints.StoreCheckpointer, "is_due", lambda self: True)
+        monkeypatch.setattr(checkpoints.StoreCheckpointer, "drop", lambda self: None)
         store = Store(tmp_path / "store")
         load_or_train(store, SPEC, range(2))
         store.write_text(LEDGER, "ours\n")

@@ -15,13 +15,19 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
 from mnemoscope.probes.walk import walk
-from mnemoscope.report.walk import latex, markdown, page, text, write_pdf
-from mnemoscope.report.walk.cells import MOST, number
-from mnemoscope.report.walk.choose import parse_prompt
-from mnemoscope.report.walk.latex import equation
-from mnemoscope.report.walk.page import equation as on_page
-from mnemoscope.report.walk.plane import cut, plane
-from mnemoscope.report.walk.text import WIDTH, blocks
+from mnemoscope.report.walk import (
+    render_latex,
+    render_markdown,
+    render_page,
+    render_text,
+    write_pdf,
+)
+from mnemoscope.report.walk.cells import MOST, format_number
+from mnemoscope.report.walk.choose_prompt import parse_prompt
+from mnemoscope.report.walk.latex import format_equation
+from mnemoscope.report.walk.page import format_equation as on_page
+from mnemoscope.report.walk.plane import cut_polygon, find_plane
+from mnemoscope.report.walk.text import WIDTH, split_table
 from mnemoscope.store import Store
 from mnemoscope.studies.library.walk.command import command as walk_command
 from mnemoscope.tasks import Cycle, Permutation
@@ -38,25 +44,25 @@ def flat(seed=0, **changes):
 def test_big_matrices_are_folded_and_small_numbers_have_no_minus():
     wide = MOST + 1
     found = walk(flat(d_model=wide, d_mlp=40), [0, 1], NAMES)
-    for render in (text, markdown):
+    for render in (render_text, render_markdown):
         printed = render(found, "a walk", 3)
         assert f"({wide} x {3 * wide})" in printed
         assert max(map(len, printed.splitlines())) < 200
         assert "..." in printed
-    assert number(-1e-9, 3) == "0.000"
-    assert number(-0.0006, 3) == "-0.001"
-    assert number(-np.inf, 3) == "-inf"
+    assert format_number(-1e-9, 3) == "0.000"
+    assert format_number(-0.0006, 3) == "-0.001"
+    assert format_number(-np.inf, 3) == "-inf"
 
 
 @pytest.mark.parametrize("row", ["as it is", "GPT-J", "Llama"])
 def test_text_fits_a_terminal(row):
     """Formulas and sentences wrap, wide tables are broken; the numbers stay what they are."""
     found = walk_of(row)[1]
-    printed = text(found, "a walk", 9)
+    printed = render_text(found, "a walk", 9)
     rows = printed.splitlines()
     assert max(map(len, rows)) <= WIDTH
     assert rows == [line.rstrip() for line in rows]
-    whole = text(found, "a walk", 9, width=10**6)
+    whole = render_text(found, "a walk", 9, width=10**6)
     assert max(map(len, whole.splitlines())) > WIDTH
     values = re.compile(r"-?\d+\.\d{9}|-inf")
     assert sorted(values.findall(printed)) == sorted(values.findall(whole))
@@ -65,24 +71,24 @@ def test_text_fits_a_terminal(row):
 def test_a_wide_table_is_broken_into_blocks():
     """Widths 2, 3, 5 and 4 with two spaces before each number: 2 + 5 + 7 = 14."""
     table = [["A", "1.0", "22.00", "3.25"], ["BC", "0.5", "-1.00", "4.75"]]
-    assert list(blocks(table, 20)) == [table]
-    assert list(blocks(table, 19)) == [
+    assert list(split_table(table, 20)) == [table]
+    assert list(split_table(table, 19)) == [
         [["A", "1.0", "22.00"], ["BC", "0.5", "-1.00"]],
         [["A", "3.25"], ["BC", "4.75"]],
     ]
     four = [["A", "1.00", "2.00", "3.00", "4.00"]]
     # three would fit beside each other, but nobody wants one alone
-    assert list(blocks(four, 1 + 3 * 6)) == [[["A", "1.00", "2.00"]], [["A", "3.00", "4.00"]]]
-    assert list(blocks(table, 13)) == [
+    assert list(split_table(four, 1 + 3 * 6)) == [[["A", "1.00", "2.00"]], [["A", "3.00", "4.00"]]]
+    assert list(split_table(table, 13)) == [
         [["A", "1.0"], ["BC", "0.5"]],
         [["A", "22.00"], ["BC", "-1.00"]],
         [["A", "3.25"], ["BC", "4.75"]],
     ]
-    assert list(blocks(table, 1)) == list(blocks(table, 13))
+    assert list(split_table(table, 1)) == list(split_table(table, 13))
 
 
 def test_blocks_say_which_columns_they_have():
-    printed = text(walk(flat(d_model=6), [0], NAMES), "a walk", 9)
+    printed = render_text(walk(flat(d_model=6), [0], NAMES), "a walk", 9)
     block = re.search(
         r"   W_E \(4 x 6\)\n( +0 +1 +2\n(?:.*\n){4}\n +3 +4 +5\n(?:.*\n){4})\n", printed
     )
@@ -96,7 +102,7 @@ def test_regions_are_where_the_read_out_says_so(seed, norm):
     is that of the token with the largest logit.
     """
     found = walk(flat(seed, norm=norm), [0, 1, 2], NAMES)
-    drawn = plane(found)
+    drawn = find_plane(found)
     (w, b), rng = found.read_out, np.random.default_rng(seed)
     for point in rng.uniform(drawn.low, drawn.high, (50, 2)):
         logits = w.T @ point + b
@@ -121,15 +127,15 @@ def test_a_path_starts_where_the_stream_starts():
     """With positions to add, it leaves the embedding for them;
     without, it leaves the embedding by what attention wrote.
     """
-    more = plane(walk(flat(positions="sinusoidal"), [0, 1], NAMES))
+    more = find_plane(walk(flat(positions="sinusoidal"), [0, 1], NAMES))
     assert more.stages == ("position", "attention")
     for positions in ("none", "rotary"):
         model = flat(positions=positions)
-        fewer = plane(walk(model, [0, 1], NAMES))
+        fewer = find_plane(walk(model, [0, 1], NAMES))
         assert fewer.stages == ("attention",)
         np.testing.assert_array_equal(fewer.paths["1 B"][0], model.params["embed.W_E"][1])
         np.testing.assert_array_equal(fewer.paths["1 B"][0], more.paths["1 B"][0])
-    assert plane(walk(flat(d_model=3), [0], NAMES)) is None
+    assert find_plane(walk(flat(d_model=3), [0], NAMES)) is None
 
 
 def holds(polygon, point):
@@ -146,20 +152,20 @@ def area_of(polygon):
 
 def test_a_square_is_cut_in_half():
     square = np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 2.0], [0.0, 2.0]])
-    assert area_of(cut(square, np.array([1.0, 0.0]), -1.0)) == 2 * 1
-    assert area_of(cut(square, np.array([1.0, 1.0]), -2.0)) == 2 * 2 / 2
-    assert len(cut(square, np.array([1.0, 0.0]), -3.0)) == 0
+    assert area_of(cut_polygon(square, np.array([1.0, 0.0]), -1.0)) == 2 * 1
+    assert area_of(cut_polygon(square, np.array([1.0, 1.0]), -2.0)) == 2 * 2 / 2
+    assert len(cut_polygon(square, np.array([1.0, 0.0]), -3.0)) == 0
 
 
 def test_names_are_never_markup():
     names = ("<b>&", "%_$", "\\x", "d")
     found = walk(flat(), [0, 1, 2], names)
-    html = page(found, "<script>", 3)
+    html = render_page(found, "<script>", 3)
     assert "<b>" not in html
     assert "<script>" not in html
     assert "&lt;b&gt;&amp;" in html
     assert "http" not in html
-    document = latex(found, "50% & more", 3)
+    document = render_latex(found, "50% & more", 3)
     assert r"50\% \& more" in document
     assert r"\%\_\$" in document
     assert r"\textbackslash{}x" in document
@@ -199,7 +205,7 @@ def test_names_are_never_markup():
     ],
 )
 def test_formulas_as_a_person_writes_them(formula, in_latex, on_a_page):
-    assert equation(formula) == in_latex
+    assert format_equation(formula) == in_latex
     assert on_page(formula) == on_a_page
 
 
@@ -216,15 +222,15 @@ def test_every_formula_can_be_set():
         for step in walk_of(row)[1].steps:
             seen.update(f"{line.name} = {line.formula or 0}" for line in step.lines)
     for formula in seen:
-        reader.parse(f"${equation(formula)}$")
+        reader.parse(f"${format_equation(formula)}$")
         assert "_" not in re.sub(r"\w+\(", "", on_page(formula))
     assert len(seen) > 100
     with pytest.raises(ValueError, match="subscript"):
-        reader.parse("$" + equation("rms_norm(X)").replace(r"\_", "_n_") + "$")
+        reader.parse("$" + format_equation("rms_norm(X)").replace(r"\_", "_n_") + "$")
 
 
 def test_same_walk_same_bytes():
-    one, two = (page(walk(flat(3), [0, 1], NAMES), "a walk", 4) for _ in range(2))
+    one, two = (render_page(walk(flat(3), [0, 1], NAMES), "a walk", 4) for _ in range(2))
     assert one == two
 
 

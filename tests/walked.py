@@ -17,7 +17,7 @@ from mnemoscope.models.activations import ACTIVATIONS
 from mnemoscope.models.attention_kinds import ATTENTION
 from mnemoscope.models.norms import NORMS
 from mnemoscope.probes.walk import walk
-from mnemoscope.report.walk import cells, text
+from mnemoscope.report.walk import cells, render_text
 
 NAMES = ("A", "B", "C", "D")
 N_CTX = 5
@@ -204,7 +204,7 @@ def printed_of(found, digits):
     """A walk as text in which nothing is folded or broken."""
     with pytest.MonkeyPatch.context() as whole:
         whole.setattr(cells, "MOST", 999)
-        return text(found, "a walk", digits, width=10**6)
+        return render_text(found, "a walk", digits, width=10**6)
 
 
 def parsed(printed):

@@ -108,7 +108,7 @@ def _export_run(
     force: bool,
 ) -> None:
     """Write a run, or one seed of it, as arrays or tables."""
-    from mnemoscope.exchange.run_tables import run_arrays, run_tables, write_numpy
+    from mnemoscope.exchange.run_tables import run_arrays, tabulate_run, write_numpy
     from mnemoscope.execution.local import select
 
     if seed is not None:
@@ -123,7 +123,7 @@ def _export_run(
         "made": row.made,
         "machine": row.machine,
     }
-    _write_tables(run_tables(run), about, target, to, force)
+    _write_tables(tabulate_run(run), about, target, to, force)
 
 
 def _export_study(
@@ -135,7 +135,7 @@ def _export_study(
     store: Path,
 ) -> None:
     """Write a study's ledger and each seed's outcome as arrays or tables."""
-    from mnemoscope.exchange.run_tables import as_arrays, ledger_tables, write_numpy
+    from mnemoscope.exchange.run_tables import as_arrays, tabulate_ledger, write_numpy
     from mnemoscope.studies.ledger_files import find_folder, read_all_series, read_ledgers
 
     if to == "transformer-lens":
@@ -151,7 +151,7 @@ def _export_study(
         )
     series = read_all_series(find_folder(store, name, at), name)
     by_claim = {claim: each.by_seed for claim, each in series.items()}
-    tables = ledger_tables(books[at], by_claim)
+    tables = tabulate_ledger(books[at], by_claim)
     if to == "numpy":
         write_numpy(as_arrays(tables), target, force)
         return

@@ -61,7 +61,7 @@ def show(
     """Show one claim: criterion, value, interval, sentence, and every seed's outcome.
 
     Args:
-        claim: The claim's id, such as R13.
+        claim: The claim's id ('mnemoscope list' has them).
         scale: quick or full; without it, every scale that has a verdict.
     """
     from mnemoscope.report.ledger_tables import print_claim
@@ -247,8 +247,8 @@ def figure(
     any, each into a file.
 
     Args:
-        claim: The claim's id, such as R13.
-        out: The file: .svg, .pdf or .png; further figures go beside it, as R13-curves.svg.
+        claim: The claim's id ('mnemoscope list' has them).
+        out: The file: .svg, .pdf or .png; further figures go beside it, as NAME-curves.svg.
             Nothing: the claim's id as .svg.
         scale: quick or full; without it full where there is one.
     """

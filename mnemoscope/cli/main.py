@@ -22,8 +22,10 @@ from mnemoscope.cli.studies import list_, run
 from mnemoscope.cli.visualize import explore, site
 from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.legacy import OPTION_NAMES
-from mnemoscope.studies.discover import load_commands
+from mnemoscope.studies.discover import LIBRARY, STUDIES, load_commands
+from mnemoscope.studies.folder import read_toml
 
+# without those that studies bring: `main` loads these when one of them is asked for
 COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_,
     "run": run,
@@ -41,21 +43,18 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": export,
     "import": import_,
 }
-# a study's own command has its name
-COMMANDS |= load_commands()
 DESCRIPTION = (
     "Grow memory in tiny transformers, look inside while it forms, and put what papers say about "
     "it to the test."
-    """
-
+)
+FIRST_STEPS = """\
 Start with:  mnemoscope list               what is claimed
-             mnemoscope run remember       train and judge (about three minutes on two cores)
+             mnemoscope run {study:<14} train and judge (a few minutes on two cores)
              mnemoscope ledger             what was found
-             mnemoscope show R13           one claim, seed by seed
+             mnemoscope show {claim:<13} one claim, seed by seed
              mnemoscope site --open        all of it as pages, with the explorer
              mnemoscope walk               every number of a forward pass
-             mnemoscope profile remember   where the time of a training step goes"""
-)
+             mnemoscope profile {study:<10} where the time of a training step goes"""
 
 
 def main() -> None:
@@ -67,11 +66,19 @@ def main() -> None:
     _print_notices()
     try:
         _refuse_old_options(sys.argv[1:])
-        tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="mnemoscope", description=DESCRIPTION)
+        first = sys.argv[1] if len(sys.argv) > 1 else ""
+        is_ours = first in COMMANDS
+        tyro.extras.subcommand_cli_from_dict(
+            COMMANDS if is_ours else all_commands(),
+            prog="mnemoscope",
+            description=DESCRIPTION if is_ours else f"{DESCRIPTION}\n\n{_first_steps()}",
+        )
     except KeyboardInterrupt:
+        # `SECONDS_BETWEEN` in store/checkpoints.py
         print(
-            "\nmnemoscope: interrupted; finished runs are kept, and one under way as it was saved "
-            "last (every 30 seconds): the same command goes on from there",
+            "\nmnemoscope: interrupted; finished runs are stored, and one under way as it was last "
+            "saved (every 30 seconds, or less often if saving is slow): the same command goes on "
+            "from there",
             file=sys.stderr,
         )
         sys.exit(130)
@@ -80,6 +87,18 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
+
+
+def all_commands() -> dict[str, Callable[..., None]]:
+    """Every command; one that a study brings has the study's name."""
+    return COMMANDS | load_commands()
+
+
+def _first_steps() -> str:
+    """What to begin with, on the first study and its first claim."""
+    study = next(iter(STUDIES))
+    claim = next(iter(read_toml(f"{LIBRARY}.{study}", "claims.toml")))
+    return FIRST_STEPS.format(study=study, claim=claim)
 
 
 def _refuse_old_options(arguments: list[str]) -> None:

@@ -26,8 +26,7 @@ def profile(
 
     Args:
         study: The study whose training is timed.
-        condition: One of the study's conditions, such as repeat/d32h2. Nothing: its largest at this
-            scale.
+        condition: One of the study's conditions. Nothing: its largest at this scale.
         scale: quick or full: decides the batch size and the conditions.
         seeds: Seeds trained together. 0: one for each device, or the condition's own number on an
             accelerator.
@@ -41,15 +40,16 @@ def profile(
 
     use_all_devices()  # before anything asks JAX for its devices
     from mnemoscope.report.profile_table import print_profile
+    from mnemoscope.report.progress import Working
     from mnemoscope.training.profile import profile as measure
     from mnemoscope.training.profile import write_trace
 
     n_seeds = seeds or _default_seeds(chosen)
     console = make_console()
-    with console.status("compiling") as status:
-        found = measure(chosen.spec, n_seeds, tell=status.update)
+    with Working(console, "compiling") as working:
+        found = measure(chosen.spec, n_seeds, tell=working.doing)
         if trace:
-            status.update("tracing 20 steps")
+            working.doing("tracing 20 steps")
             write_trace(chosen.spec, n_seeds, trace)
     print_profile(console, f"{study}, {name} ({scale})", found)
     if trace:

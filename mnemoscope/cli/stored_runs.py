@@ -176,7 +176,7 @@ def check(repair: bool = False, retrain: int = 0, store: StoreDir = DEFAULT_STOR
     """Verify every stored run, finding and ledger against its checksum, and say what is damaged.
 
     Args:
-        repair: Train damaged runs again and then replace them; take out damaged findings and
+        repair: Train damaged runs again and then replace them; delete damaged findings and
             ledgers, which the next 'mnemoscope run' makes again.
         retrain: Also train so many stored seeds again, chosen at random, and compare: to the bit
             with what the same kind of CPU trained; on other devices the start to 1e-5 and the
@@ -193,7 +193,7 @@ def check(repair: bool = False, retrain: int = 0, store: StoreDir = DEFAULT_STOR
     if damaged and not repair:
         raise UserError(
             f"{len(damaged)} damaged; 'mnemoscope check --repair' trains their runs again and "
-            "takes the rest out"
+            "deletes the rest"
         )
     if damaged:
         _repair(opened, damaged)
@@ -221,7 +221,7 @@ def _print_damage(store: "Store", found: "list[Damage]") -> None:
 
 
 def _repair(store: "Store", damaged: "list[Damage]") -> None:
-    """Take out damaged findings and ledgers, then train damaged runs again."""
+    """Delete damaged findings and ledgers, then train damaged runs again."""
     from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
 
     use_all_devices(cache=compile_cache_dir())
@@ -241,8 +241,9 @@ def _repair(store: "Store", damaged: "list[Damage]") -> None:
 
 
 def _repair_run(store: "Store", damage: "Damage", row: "RunRow") -> None:
-    """Train a damaged run again; one that cannot be trained from its row is taken out."""
+    """Train a damaged run again; one that cannot be trained from its row is deleted."""
     from mnemoscope.execution.local import train_again
+    from mnemoscope.report.progress import Working
     from mnemoscope.training.spec import Spec
 
     try:
@@ -253,19 +254,20 @@ def _repair_run(store: "Store", damage: "Damage", row: "RunRow") -> None:
     if spec is None or spec.digest() != row.spec or not seeds_fit:
         store.forget(damage)
         print(
-            f"run {row.id} is taken out; its row is damaged too, so the next 'mnemoscope run' of "
+            f"run {row.id} was deleted; its row is damaged too, so the next 'mnemoscope run' of "
             "its study trains it"
         )
         return
     if spec.imported:
         store.forget(damage)
         print(
-            f"run {row.id} is taken out; it was imported, so only its folder can bring it back: "
+            f"run {row.id} was deleted; it was imported, so only its folder can bring it back: "
             "mnemoscope import"
         )
         return
-    with make_console(stderr=True).status(f"training {row.id}"):
-        train_again(store, row)  # what is damaged stays known as that until it is replaced
+    with Working(make_console(stderr=True), f"training {row.id}") as working:
+        # what is damaged stays known as that until it is replaced
+        train_again(store, row, working.trained)
     print(f"run {row.id} was trained again")
 
 
@@ -273,12 +275,14 @@ def _retrain(store: "Store", n_seeds: int) -> None:
     """Train stored seeds again, chosen at random, and compare what comes out."""
     from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
     from mnemoscope.execution.retrain import choose_seeds, retrain_seed
+    from mnemoscope.report.progress import Working
 
     use_all_devices(cache=compile_cache_dir())
     chosen, left_out = choose_seeds(store, n_seeds)
     if left_out:
         print(
-            f"{left_out} stored seeds are not compared: another program trained them, or nobody did"
+            f"{left_out} stored seeds are not compared: another program trained them, or they were "
+            "imported"
         )
     if not chosen:
         raise UserError(
@@ -287,13 +291,13 @@ def _retrain(store: "Store", n_seeds: int) -> None:
     n_different = 0
     for row, seed in chosen:
         name = f"run {row.id}, seed {seed}"
-        with make_console(stderr=True).status(f"training {name}"):
-            found = retrain_seed(store, row, seed)
+        with Working(make_console(stderr=True), f"training {name}") as working:
+            found = retrain_seed(store, row, seed, working.trained)
         if not found.same:
             n_different += 1
         print(f"{'same' if found.same else 'OTHER NUMBERS'}: {name}: {found.words}")
     if n_different:
         raise UserError(
-            f"{n_different} of {len(chosen)} seeds came out otherwise: these runs cannot be made "
-            "again here"
+            f"{n_different} of {len(chosen)} seeds trained to other numbers than those stored: "
+            "these runs cannot be reproduced here"
         )

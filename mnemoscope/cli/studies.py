@@ -94,11 +94,11 @@ def run(
         scale: quick: minutes on a laptop. full: the paper's own budget, for a GPU.
         seeds: Seeds for every condition, instead of the study's own numbers (fewer than 35 settle
             nothing about shares, fewer than 8 nothing at all).
-        claims: Judge only these, separated by commas: R8,R13.
+        claims: Judge only these, by their ids, separated by commas.
         corpus: A text file whose characters take the place of tiny Shakespeare's, for studies of
-            text (birth).
+            text.
         model: A GGUF file or a safetensors folder of the Llama or GPT-NeoX type, for studies of a
-            language model (language).
+            language model.
         follow: Write losses and metrics, while it trains, for TensorBoard or
             Weights & Biases (offline) into the folder "follow" of the store.
         cluster: The address of a Dask scheduler whose workers train, such as

@@ -34,6 +34,7 @@ def explore(
     """
     from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
     from mnemoscope.explorer import build_page, pack_run
+    from mnemoscope.report.progress import Working
     from mnemoscope.store import Store
 
     try:
@@ -45,12 +46,12 @@ def explore(
     found = _choose_runs(opened, runs, picked)
     if not found:
         raise UserError(
-            f"no runs to explore in {str(store)!r}; make some with 'mnemoscope run remember'"
+            f"no runs to explore in {str(store)!r}; make some with 'mnemoscope run all'"
         )
-    with make_console(stderr=True).status("packing") as status:
+    with Working(make_console(stderr=True), "packing") as working:
         parts = []
         for each in found:
-            status.update(f"measuring {each.name}")
+            working.doing(f"measuring {each.name}")
             parts.append(pack_run(each, opened))
     write_text(out, build_page(parts))
     if open_:
@@ -93,13 +94,14 @@ def site(
         open_: Open it in the browser.
     """
     from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
+    from mnemoscope.report.progress import Working
     from mnemoscope.report.site import write_site
     from mnemoscope.store import Store
 
     opened = Store(store)
     use_all_devices(cache=compile_cache_dir())
-    with make_console(stderr=True).status("the overview") as status:
-        written = write_site(out, opened, status.update)
+    with Working(make_console(stderr=True), "the overview") as working:
+        written = write_site(out, opened, working.doing)
     index = out / "index.html"
     size = sum(path.stat().st_size for path in written)
     print(f"Written: {index} and {len(written) - 1} more pages, {size / 1e6:.1f} MB")

@@ -13,7 +13,7 @@ from functools import cache
 import jax
 
 from mnemoscope.core.errors import Notice
-from mnemoscope.core.numerics import setting
+from mnemoscope.core.numerics import read_setting
 
 UNSAID = -1  # JAX's number of CPU devices where nobody has said one
 BY_FLAG = "--xla_force_host_platform_device_count"  # another way to say it
@@ -53,7 +53,7 @@ def use_all_cores(at_most: int | None = None) -> None:
 
 def _is_said(by_others_than: int = UNSAID) -> bool:
     """Whether the user, or somebody else than us, has said how many CPU devices there should be."""
-    by_config = setting("num_cpu_devices") not in (UNSAID, by_others_than)
+    by_config = read_setting("num_cpu_devices") not in (UNSAID, by_others_than)
     return by_config or BY_FLAG in os.environ.get("XLA_FLAGS", "")
 
 

@@ -282,7 +282,7 @@ def _decides(name: str, value: Any) -> bool:
     return callable(value) or isinstance(value, int | float | str | tuple)
 
 
-def replaced() -> tuple[tuple[str, str], ...]:
+def list_replaced() -> tuple[tuple[str, str], ...]:
     """What trains and is not what was imported: somebody's own function, with its code."""
     return tuple(
         (f"{module}.{name}", code_of(value))
@@ -346,7 +346,7 @@ def trained_by() -> TrainedBy:
     """What would train here and now."""
     import jax
 
-    from mnemoscope.core.numerics import fixed_numerics, setting
+    from mnemoscope.core.numerics import fixed_numerics, read_setting
 
     flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if not HARMLESS.match(flag)]
     if jax.config.read(LAZY_COMPILER):  # JAX hands it to XLA as flags
@@ -356,21 +356,21 @@ def trained_by() -> TrainedBy:
         return TrainedBy(
             mnemoscope=__version__,
             source=source_fingerprint(*TRAINING)[:16],
-            replaced=replaced(),
+            replaced=list_replaced(),
             jax=version("jax"),
             jaxlib=version("jaxlib"),
             optax=version("optax"),
-            prng=setting("default_prng_impl"),
-            x64=setting("enable_x64"),
-            partitionable=setting("threefry_partitionable"),
-            seed_offset=setting("random_seed_offset"),
-            precision=str(setting("default_matmul_precision") or "default"),
+            prng=read_setting("default_prng_impl"),
+            x64=read_setting("enable_x64"),
+            partitionable=read_setting("threefry_partitionable"),
+            seed_offset=read_setting("random_seed_offset"),
+            precision=str(read_setting("default_matmul_precision") or "default"),
             xla_flags=tuple(sorted(flags)),
             device=cpu_model() if device.platform == "cpu" else device.device_kind,
         )
 
 
-def described(origins: Iterable[TrainedBy | None]) -> list[str]:
+def describe_origins(origins: Iterable[TrainedBy | None]) -> list[str]:
     """Each different origin in words, in the order of the alphabet.
 
     None is a training of 0.1, which kept none.

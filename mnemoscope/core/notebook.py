@@ -20,12 +20,12 @@ class Safe(str):
     """Markup of ours, not to be escaped."""
 
 
-def cell(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """Anything as the inside of a table's cell."""
     return value if isinstance(value, Safe) else escape(str(value))
 
 
-def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Safe:
+def format_table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Safe:
     """A table.
 
     Args:
@@ -33,28 +33,28 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> S
         head: The names of its columns.
         rows: Its cells, row by row.
     """
-    top = "".join(f'<th style="{CELL}">{cell(x)}</th>' for x in head)
+    top = "".join(f'<th style="{CELL}">{format_cell(x)}</th>' for x in head)
     body = ""
     for row in rows:
-        cells = "".join(f'<td style="{CELL}">{cell(x)}</td>' for x in row)
+        cells = "".join(f'<td style="{CELL}">{format_cell(x)}</td>' for x in row)
         body += f"<tr>{cells}</tr>"
-    title = f'<caption style="text-align: left; font-weight: 600">{cell(caption)}</caption>'
+    title = f'<caption style="text-align: left; font-weight: 600">{format_cell(caption)}</caption>'
     return Safe(f'<table style="border-collapse: collapse">{title}<tr>{top}</tr>{body}</table>')
 
 
-def verdict(name: Verdict) -> Safe:
+def format_verdict(name: Verdict) -> Safe:
     """A verdict in its color."""
     return Safe(f'<b style="color: {VERDICTS[name].either}">{escape(name)}</b>')
 
 
-def numbers(array: Any) -> str:
+def format_numbers(array: Any) -> str:
     """An array in words: its shape, and from where to where it goes."""
     array = np.asarray(array)
     shape = " x ".join(map(str, array.shape)) or "one number"
     return f"{shape}: {array.min():.3g} to {array.max():.3g}" if array.size else shape
 
 
-def attention(pattern: Any) -> Safe:
+def draw_attention(pattern: Any) -> Safe:
     """Attention of each head, rows ask and columns are seen; the darker, the more."""
     heads = []
     for head, rows in enumerate(np.asarray(pattern)):
@@ -82,18 +82,20 @@ def _attention_of_head(head: int, rows: np.ndarray) -> str:
     return f'<svg width="{size}" height="{size}" {label}>{marks}{frame}</svg>'
 
 
-def trace(sites: Mapping[str, Any], axes: Mapping[str, str]) -> Safe:
+def format_trace(sites: Mapping[str, Any], axes: Mapping[str, str]) -> Safe:
     """Every site's axes and range, and the attention patterns of a short prompt."""
-    rows = [(name, axes.get(name, ""), numbers(value)) for name, value in sites.items()]
+    rows = [(name, axes.get(name, ""), format_numbers(value)) for name, value in sites.items()]
     drawn = ""
     for name, x in sites.items():
         is_short = name.endswith("hook_pattern") and np.shape(x)[-1] <= MOST
         if is_short and np.ndim(x) == 3:
-            drawn += f"<p>{escape(name)}</p>{attention(x)}"
-    return Safe(table(f"Trace of {len(sites)} sites", ("site", "axes", "values"), rows) + drawn)
+            drawn += f"<p>{escape(name)}</p>{draw_attention(x)}"
+    return Safe(
+        format_table(f"Trace of {len(sites)} sites", ("site", "axes", "values"), rows) + drawn
+    )
 
 
-def losses(steps: Sequence[int], by_seed: Any) -> Safe:
+def draw_losses(steps: Sequence[int], by_seed: Any) -> Safe:
     """Each seed's loss through training, as thin lines over one another."""
     curves = np.asarray(by_seed, float)
     top = float(np.nanmax(np.where(np.isfinite(curves), curves, np.nan), initial=0.0)) or 1.0

@@ -21,7 +21,7 @@ FIXED: dict[str, Any] = {
 }
 
 
-def setting(name: str) -> Any:
+def read_setting(name: str) -> Any:
     """What JAX computes with here and now, in this thread."""
     return getattr(jax.config, f"jax_{name}")
 
@@ -35,10 +35,10 @@ def fixed_numerics() -> Generator[None]:
     """
     # there is no scope for this one; nobody shifts all seeds of a process and wants them shifted
     # only for others
-    if setting("random_seed_offset"):
+    if read_setting("random_seed_offset"):
         jax.config.update("jax_random_seed_offset", 0)
     with ExitStack() as scopes:
         for name, value in FIXED.items():
-            if setting(name) != value:
+            if read_setting(name) != value:
                 scopes.enter_context(getattr(jax, name)(value))
         yield

@@ -42,7 +42,12 @@ PUBLISHED = "#d55e00"
 GREEN = "#009e73"
 PINK = "#cc79a7"
 ORANGE = "#e69f00"
+SKY = "#56b4e9"
+YELLOW = "#f0e442"
+GRAY = "#999999"
 SERIES = (SEED, PUBLISHED, GREEN, PINK, ORANGE)
+# of the tokens of a walk, neighbors as different as can be
+TOKENS = (SEED, ORANGE, GREEN, PINK, SKY, PUBLISHED, YELLOW, GRAY)
 
 # by the name that style sheets have for it
 COLORS: dict[str, Color] = {
@@ -54,6 +59,17 @@ COLORS: dict[str, Color] = {
     "link": Color("#005f96", "#6cc0f5"),
     "seed": Color(SEED, "#3f9fdc"),
     "published": Color(PUBLISHED, "#f08030"),
+    # what is not as it should be: in words, and where it must not be overlooked
+    "warn": Color("#a33a00", "#ffb08a"),
+    "alarm": Color("#b00020", "#ff9aa8"),
+    # the explorer's: shares and the largest of them, text on the largest, exact answers, the
+    # training's own, and attention
+    "bar": Color("#8fbbdd", "#39698f"),
+    "best": Color(SEED, SKY),
+    "strong": Color("#ffffff", "#101214"),
+    "exact": Color("#b34700", "#ff9d4d"),
+    "train": Color("#00785a", "#3fd1a4"),
+    "heat": Color(SEED, SKY),
     **{name: look.color for name, look in VERDICTS.items()},
 }
 

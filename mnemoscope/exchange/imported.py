@@ -28,7 +28,7 @@ from mnemoscope.training.worlds import seed_keys
 BATCH = 256  # sequences of the task on which the loss is measured
 
 
-def fingerprint(model: Transformer) -> str:
+def weights_fingerprint(model: Transformer) -> str:
     """The first 16 hexadecimal digits of the SHA-256 of the weights with their names and shapes."""
     digest = hashlib.sha256()
     for name, value in sorted(model.params.items()):
@@ -57,7 +57,7 @@ def as_run(model: Transformer, like: Spec, seed: int) -> Run:
         steps=1,
         batch=BATCH,
         snapshots=1,
-        imported=fingerprint(model),
+        imported=weights_fingerprint(model),
     )
     # one seed and one snapshot, so two axes of length one before each parameter's own
     snapshots = {name: np.asarray(model.params[name])[None, None] for name in shapes}

@@ -53,7 +53,7 @@ def run_arrays(run: Run) -> dict[str, Shaped[np.ndarray, "..."]]:
     return arrays
 
 
-def run_tables(run: Run) -> Tables:
+def tabulate_run(run: Run) -> Tables:
     """How a run went: `seeds`, `losses`, and `metrics` if there are any; what is no single number
     has a column for each entry."""
     seeds = {
@@ -84,7 +84,7 @@ def _by_seed_and_step(
     return table
 
 
-def ledger_tables(
+def tabulate_ledger(
     ledger: Ledger, evidence: Mapping[str, Mapping[str, Sequence[float | None]]]
 ) -> Tables:
     """A study's findings: `claims`, a row each, and `outcomes`, a row for each seed (counted from

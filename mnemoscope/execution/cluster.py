@@ -117,7 +117,7 @@ def train_block(spec_json: str, seeds: list[int], topic: str, number: int) -> di
 # ---- on the client
 
 
-def checked(spec: Spec, seeds: list[int], answer: Mapping[str, Any]) -> Run:
+def check_answer(spec: Spec, seeds: list[int], answer: Mapping[str, Any]) -> Run:
     """The run that a worker sent, if it is the one that was asked for and arrived whole.
 
     A ValueError says what is wrong.
@@ -330,7 +330,7 @@ class _Session:
                 answer = await self._ask(
                     worker, train_block, spec_json, block.seeds, self.topic, block.number
                 )
-                run = checked(block.spec, block.seeds, answer)
+                run = check_answer(block.spec, block.seeds, answer)
             except asyncio.CancelledError:
                 self._fail(worker, attempt, f"its worker {worker} died")
                 raise

@@ -12,12 +12,13 @@ import jax
 import numpy as np
 
 from mnemoscope.core.errors import Notice, UserError
-from mnemoscope.core.fingerprint import described, trained_by
+from mnemoscope.core.fingerprint import describe_origins, trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY, different_seeds
 from mnemoscope.execution.machine import hardware, versions
 from mnemoscope.store import RunRow, Store, block_id
+from mnemoscope.store.checkpoints import StoreCheckpointer
 from mnemoscope.training.compilation import programs
-from mnemoscope.training.loop import fit
+from mnemoscope.training.loop import PartialProgress, Progress, fit
 from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.run import Run
 from mnemoscope.training.sinks import Sink
@@ -27,46 +28,14 @@ from mnemoscope.training.spec import Spec
 # accelerator needs about a thousand to be busy (BENCHMARKS.md), a CPU core one.
 BLOCK = 256
 ACCELERATOR_BLOCK = 1024
-# between two times that a block under way is kept, or 20 times as long as that takes
-KEEP_SECONDS = 30
 
 
-class _StoreCheckpointer:
-    """Keeps a block under way in the store.
-
-    Only the same program on the same machine goes on to the same bits.
-    """
-
-    def __init__(self, store: Store, spec: Spec, block: Sequence[int]):
-        origin = trained_by()
-        name = block_id(spec.digest(), block[0], block[-1], origin.program())
-        self.store = store
-        self.name = f"runs/{name}.part"
-        self.by = json.dumps([hardware(), versions(), origin.canonical_json()])
-        self.next = time.monotonic() + KEEP_SECONDS
-
-    def restore(self) -> dict[str, np.ndarray] | None:
-        """What was kept of the block, if it is ours to go on with."""
-        held = self.store.part(self.name)
-        if held is None:
-            return None
-        arrays, by = held
-        return arrays if by == self.by else None
-
-    def is_due(self) -> bool:
-        """Whether it is time to keep it again."""
-        return time.monotonic() >= self.next
-
-    def save(self, arrays: dict[str, np.ndarray]) -> None:
-        """Keep the block as it is now."""
-        began = time.monotonic()
-        self.store.save_checkpoint(self.name, arrays, self.by)
-        took = time.monotonic() - began
-        self.next = time.monotonic() + max(KEEP_SECONDS, 20 * took)
-
-    def drop(self) -> None:
-        """Forget what was kept: the block is stored."""
-        self.store.drop_checkpoint(self.name)
+def _checkpointer(store: Store, spec: Spec, block: Sequence[int]) -> StoreCheckpointer:
+    """What saves a block under way: only this program on this machine goes on from there."""
+    origin = trained_by()
+    name = block_id(spec.digest(), block[0], block[-1], origin.program())
+    by = json.dumps([hardware(), versions(), origin.canonical_json()])
+    return StoreCheckpointer(store, name, by)
 
 
 def contiguous_blocks(seeds: Sequence[int], most: int) -> list[list[int]]:
@@ -111,7 +80,7 @@ def load_or_train(
     store: Store,
     spec: Spec,
     seeds: int | Sequence[int],
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     sink: Sink | None = None,
     name: str = "",
 ) -> Run:
@@ -142,15 +111,13 @@ def load_or_train(
     program = trained_by().program()
     rows, _ = store.blocks(spec, wanted, program)
     if rows[0].program != program:
-        by = ", ".join(described(row.origin for row in rows))
+        by = ", ".join(describe_origins(row.origin for row in rows))
         message = f"{name} was trained by {by}, not by this program; it is used as that"
         warnings.warn(message, Notice, stacklevel=2)
     return select([store.load(row) for row in rows], wanted)
 
 
-def train_again(
-    store: Store, row: RunRow, progress: Callable[[int, int], None] | None = None
-) -> None:
+def train_again(store: Store, row: RunRow, progress: Progress | None = None) -> None:
     """Train a stored block again and put it in the place of what is stored, which stays until then.
 
     Args:
@@ -171,22 +138,17 @@ def _train(
     store: Store,
     spec: Spec,
     blocks: list[list[int]],
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
     sink: Sink | None,
     name: str,
 ) -> None:
     """Train and store block after block."""
     total = sum(map(len, blocks)) * spec.steps
     behind = 0  # steps of the blocks that are finished
-
-    def tell(steps: int, _: int) -> None:
-        if progress:
-            progress(behind + steps * len(block), total)
-
     while blocks:
         block = blocks.pop(0)
         began = time.monotonic()
-        checkpointer = _StoreCheckpointer(store, spec, block)
+        checkpointer = _checkpointer(store, spec, block)
         if sink:
             sink.init(f"{name}/{block[0]}-{block[-1]}", spec.model_dump(mode="json"))
         try:
@@ -194,7 +156,7 @@ def _train(
                 spec,
                 block,
                 observe=metrics_of(spec),
-                progress=tell,
+                progress=progress and PartialProgress(progress, behind, len(block), total),
                 checkpointer=checkpointer,
                 sink=sink,
             )

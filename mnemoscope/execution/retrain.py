@@ -6,7 +6,6 @@ trainings: there only the start and the first losses are compared, each to a tol
 """
 
 import random
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from mnemoscope.core.fingerprint import cpu_model, trained_by
 from mnemoscope.execution.local import select
 from mnemoscope.store import RunRow, Store, arrays_of
-from mnemoscope.training.loop import fit
+from mnemoscope.training.loop import Progress, fit
 from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
@@ -46,7 +45,7 @@ def choose_seeds(store: Store, number: int) -> tuple[list[tuple[RunRow, int]], i
 
 
 def retrain_seed(
-    store: Store, row: RunRow, seed: int, progress: Callable[[int, int], None] | None = None
+    store: Store, row: RunRow, seed: int, progress: Progress | None = None
 ) -> Retrained:
     """Train one seed of a stored block again, and compare.
 

@@ -12,6 +12,7 @@ from importlib import resources
 from typing import Any
 
 from mnemoscope.core.errors import UserError
+from mnemoscope.core.theme import css_variables
 from mnemoscope.explorer.explorer_run import ExplorerRun, describe_run
 from mnemoscope.explorer.pack import pack_run
 
@@ -32,7 +33,7 @@ def build_page(packed_runs: Sequence[dict[str, Any]], back: str = "") -> str:
         UserError: A run holds numbers that are not finite.
     """
     parts = {
-        "__STYLE__": "\n".join(_read_static(name) for name in STYLE_SHEETS),
+        "__STYLE__": "\n".join([css_variables(), *map(_read_static, STYLE_SHEETS)]),
         "__MODULES__": json.dumps({"imports": _encode_modules()}),
         "__DATA__": _encode_runs(packed_runs),
         "__BACK__": f'<a href="{back}">Back to the overview</a>' if back else "",

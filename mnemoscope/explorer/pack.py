@@ -19,13 +19,14 @@ import numpy as np
 
 from mnemoscope.core.axes import Array, Params
 from mnemoscope.core.errors import UserError
-from mnemoscope.core.fingerprint import TRAINING, described, source_fingerprint
+from mnemoscope.core.fingerprint import TRAINING, describe_origins, source_fingerprint
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.explorer.explorer_run import ExplorerRun
+from mnemoscope.explorer.paper_prompts import list_prompts
 from mnemoscope.explorer.task_adapters import get_adapter
 from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
 from mnemoscope.models.consumer_support import ANY, Support
-from mnemoscope.probes.ablation import cases, edits
+from mnemoscope.probes.ablation import build_edits, list_cases
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.store import Store
 from mnemoscope.training.run import Run
@@ -60,7 +61,8 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
     carried_weights = _flatten_weights(run, carried_rows, range(len(steps)))
     final_weights = _flatten_weights(run, final_rows, [len(steps) - 1])
     outcomes, curves = _measure_skills(explorer_run, store)
-    presets = adapter.make_presets(task, run.world(explorer_run.carried[0]))
+    world = run.world(explorer_run.carried[0])
+    presets = [*list_prompts(task), *adapter.make_presets(task, world)]
     prompts = [preset["tokens"] for preset in presets]
     return {
         "id": explorer_run.id,
@@ -208,7 +210,7 @@ def _skills_key(explorer_run: ExplorerRun) -> str:
     """What the skills of a run are stored under: the code that measures them, and what it reads."""
     run = explorer_run.run
     code = source_fingerprint(*TRAINING, "probes", "explorer/task_adapters.py")
-    origins = described(run.origins)
+    origins = describe_origins(run.origins)
     text = f"{code} {run.spec.digest()} {run.seeds} {explorer_run.carried} {origins}"
     return f"explorer {hashlib.sha256(text.encode()).hexdigest()}"
 
@@ -262,7 +264,7 @@ def _golden_answers(
             return jax.nn.softmax(model(tokens, knock_out), axis=-1)
 
         # without any part to ablate there are no edits to count the cases by
-        return jax.vmap(ablated, axis_size=len(cases(config)))(edits(config))
+        return jax.vmap(ablated, axis_size=len(list_cases(config)))(build_edits(config))
 
     golden = []
     asked = {(opened[0], last), (explorer_run.carried[-1], last // 2), (opened[-1], last)}
@@ -270,7 +272,7 @@ def _golden_answers(
         model = explorer_run.run.model(seed, snapshot)
         for tokens in prompts[:2]:
             answers = np.asarray(answer(model, jnp.array(tokens)), float)
-            for case, probabilities in zip(cases(config), answers, strict=True):
+            for case, probabilities in zip(list_cases(config), answers, strict=True):
                 golden.append(
                     {
                         "seed": seed,

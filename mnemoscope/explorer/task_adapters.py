@@ -20,10 +20,6 @@ from mnemoscope.tasks import Cycle, Permutation, Split, Task
 # mappings of a world; beyond, the oracle of the training mappings is left out
 MAX_MAPPINGS = 1000
 
-PAPER_SYMBOLS = 5  # of the paper's permutations
-PAPER_TRAP = [2, 4, 5, 3, 4, 5, 3, 2, 2]
-PAPER_EXAMPLE = [2, 3, 1, 5, 4, 4, 3, 2, 5]
-
 
 @dataclass(frozen=True)
 class Adapter:
@@ -64,10 +60,10 @@ def _export_nothing(world: Any) -> None:
 
 
 def _make_permutation_presets(task: Permutation, world: Split) -> list[dict[str, Any]]:
-    """A held-out mapping, whole and as a trap; before them the paper's prompts where they fit."""
+    """A held-out mapping, whole and as a trap."""
     mapping = np.asarray(world.held_out)[0]
     tokens = [token for x, y in enumerate(mapping) for token in (x + 1, int(y) + 1)]
-    presets = [
+    return [
         _make_preset(
             "a held-out mapping",
             tokens[: task.n_ctx],
@@ -77,25 +73,6 @@ def _make_permutation_presets(task: Permutation, world: Split) -> list[dict[str,
             "the trap",
             [*tokens[:-2], tokens[0]],
             "The first x again: recall its answer, or eliminate?",
-        ),
-    ]
-    if task.n_symbols == PAPER_SYMBOLS:
-        return [*_make_paper_presets(), *presets]
-    return presets
-
-
-def _make_paper_presets() -> list[dict[str, Any]]:
-    """The prompts that the paper prints."""
-    return [
-        _make_preset(
-            "the paper's trap",
-            PAPER_TRAP,
-            "The paper's probe: the small model answers the unused 1, the larger one recalls 4.",
-        ),
-        _make_preset(
-            "the paper's example",
-            PAPER_EXAMPLE,
-            "The paper's example of elimination, step by step.",
         ),
     ]
 
@@ -113,13 +90,13 @@ def _export_split(world: Split) -> dict[str, Any]:
 
 
 def _make_cycle_presets(task: Cycle, world: tuple[()]) -> list[dict[str, Any]]:
-    """Three stretches of the cycle, and one token over and over."""
+    """Three parts of the cycle, and one token over and over."""
     names = task.token_names
     presets = []
     for sequence in task.sequences()[:3]:
         tokens = [int(token) for token in sequence[:-1]]
         name = "".join(names[token] for token in tokens)
-        presets.append(_make_preset(name, tokens, "A stretch of the cycle."))
+        presets.append(_make_preset(name, tokens, "A part of the cycle."))
     same = [0] * task.length
     presets.append(_make_preset(names[0] * task.length, same, "A prompt that no training shows."))
     return presets
@@ -152,7 +129,7 @@ ADAPTERS: dict[type[Task], Adapter] = {
         measure_skills=both_skills,
     ),
     Cycle: Adapter(
-        draw_label="a random stretch",
+        draw_label="a random part of the cycle",
         make_presets=_make_cycle_presets,
         export_world=_export_nothing,
         measure_skills=_measure_accuracy,

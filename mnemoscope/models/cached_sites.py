@@ -72,7 +72,9 @@ class CachedSites(Mapping[str, Array]):
     def _repr_html_(self) -> str:
         in_front = self._axes_in_front()
         sites = self.model.config.sites()
-        return notebook.trace(self.trace, {name: f"{in_front} {sites[name]}" for name in sites})
+        return notebook.format_trace(
+            self.trace, {name: f"{in_front} {sites[name]}" for name in sites}
+        )
 
     def _axes_in_front(self) -> str:
         """The names of the axes before a site's own."""

@@ -76,11 +76,11 @@ class Transformer(Hooked):
     def _repr_html_(self) -> str:
         frozen = self.config.frozen_names()
         rows = [
-            (name, notebook.numbers(x), "frozen" if name in frozen else "")
+            (name, notebook.format_numbers(x), "frozen" if name in frozen else "")
             for name, x in self.params.items()
         ]
         shape = ("n_layers", "n_heads", "d_model", "d_mlp", "norm")
         title = ", ".join(f"{name} {getattr(self.config, name)}" for name in shape)
         total = sum(int(np.size(x)) for x in self.params.values())
         caption = f"Transformer: {title}; {total:,} numbers"
-        return notebook.table(caption, ("parameter", "values", ""), rows)
+        return notebook.format_table(caption, ("parameter", "values", ""), rows)

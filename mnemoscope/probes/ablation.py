@@ -16,7 +16,7 @@ from mnemoscope.probes.skills import both_skills
 from mnemoscope.tasks import Permutation, Split
 
 
-def cases(config: ModelConfig) -> list[str]:
+def list_cases(config: ModelConfig) -> list[str]:
     """The knock-outs in order: nothing, then for each layer its heads, all its heads together, its
     feed-forward layer."""
     names = ["none"]
@@ -29,10 +29,10 @@ def cases(config: ModelConfig) -> list[str]:
     return names
 
 
-def edits(config: ModelConfig, means: dict[str, Array] | None = None) -> tuple[Edit, ...]:
-    """One Edit a site with a leading axis over `cases`; `means` maps a site to what
+def build_edits(config: ModelConfig, means: dict[str, Array] | None = None) -> tuple[Edit, ...]:
+    """One Edit a site with a leading axis over `list_cases`; `means` maps a site to what
     stands in its place (else zero)."""
-    names = cases(config)
+    names = list_cases(config)
 
     def edit(site: str, mask: Array) -> Edit:
         value = jnp.zeros((1,) * (mask.ndim - 1)) if means is None else means[site]
@@ -84,18 +84,18 @@ def site_means(
 def knock_outs(
     task: Permutation, model: Transformer, split: Split
 ) -> dict[str, dict[str, Float[Array, "case"]]]:
-    """Both skills with each part ablated, to zero and to its mean; rows as `cases` lists them.
+    """Both skills with each part ablated, to zero and to its mean; rows as `list_cases` lists them.
 
     Args:
         task: lists the sequences.
         model: what is read.
         split: whose held-out mappings are shown.
     """
-    to_zero = edits(model.config)
+    to_zero = build_edits(model.config)
     sites = [edit.site for edit in to_zero]
     first_or_new = (0, task.n_symbols - 1)
     means = site_means(task, model, split, first_or_new, sites)
-    to_mean = edits(model.config, means)
+    to_mean = build_edits(model.config, means)
 
     def skills(one_case: tuple[Edit, ...]) -> dict[str, Array]:
         return both_skills(task, model, split, one_case)

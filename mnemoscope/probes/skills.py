@@ -65,7 +65,7 @@ def accuracy(
     return (p.argmax(axis=-1) == tokens[:, 1::2]).mean(axis=0)
 
 
-def loss(
+def mean_loss(
     p: Float[Array, "batch step vocab"], tokens: Int[Array, "batch length"]
 ) -> Float[Array, "step"]:
     """Mean cross-entropy in nats, by step."""
@@ -73,7 +73,7 @@ def loss(
     return -jnp.log(p_answer).mean(axis=(0, 2))
 
 
-def errors(
+def measure_errors(
     p: Float[Array, "batch step vocab"], exact: Float[Array, "batch step vocab"]
 ) -> tuple[Float[Array, "step"], Float[Array, "step"]]:
     """MAE and Max-AE by step over the V symbols; rows where the exact posterior is undefined (NaN)
@@ -124,17 +124,17 @@ def report_card(task: Permutation, model: Transformer, split: Split) -> dict[str
     new = task.list_tokens(split.held_out, (last,))
     p = answers(task, model, new)
     exact = jax.vmap(task.posterior)(new[:, :-1])
-    mae, max_ae = errors(p, exact)
-    card = {"accuracy": accuracy(p, new), "loss": loss(p, new), "mae": mae, "max_ae": max_ae}
+    mae, max_ae = measure_errors(p, exact)
+    card = {"accuracy": accuracy(p, new), "loss": mean_loss(p, new), "mae": mae, "max_ae": max_ae}
 
     def repeated(tokens: Array) -> dict[str, Array]:
         p = answers(task, model, tokens)
         exact = jax.vmap(task.posterior)(tokens[:, :-1])
-        mae, max_ae = errors(p, exact)
+        mae, max_ae = measure_errors(p, exact)
         unused = unused_value(task, tokens)
         return {
             "recall": accuracy(p, tokens)[-1],
-            "repeat_loss": loss(p, tokens),
+            "repeat_loss": mean_loss(p, tokens),
             "p_unused": jnp.take_along_axis(p[:, -1], unused[:, None], axis=-1).mean(),
             "says_unused": (p[:, -1].argmax(axis=-1) == unused).mean(),
             "recall_mae": mae[-1],
@@ -167,8 +167,8 @@ def against_training(task: Permutation, model: Transformer, split: Split) -> dic
     by_training = jax.lax.map(posterior, held[:, :-1], batch_size=256)
     fits = ~jnp.isnan(by_training).any(axis=-1, keepdims=True)
     return {
-        "mae_all": errors(p, jnp.where(fits, by_all, jnp.nan))[0],
-        "mae_training": errors(p, by_training)[0],
+        "mae_all": measure_errors(p, jnp.where(fits, by_all, jnp.nan))[0],
+        "mae_training": measure_errors(p, by_training)[0],
         "accuracy_training": accuracy(jnp.nan_to_num(by_training), held),
-        "trained_loss": loss(answers(task, model, trained), trained),
+        "trained_loss": mean_loss(answers(task, model, trained), trained),
     }

@@ -1,4 +1,4 @@
-"""What a person sees while a study runs.
+"""What a person sees while a study runs, or anything else that takes longer than a moment.
 
 What is being trained, how many seeds, how fast, how long still.
 """
@@ -13,14 +13,49 @@ from rich.progress import (
     Progress,
     SpinnerColumn,
     TaskID,
+    TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
 
-from mnemoscope.execution.cluster import ClusterProgress
+from mnemoscope.execution.blocks import ClusterProgress
 from mnemoscope.report.ledger_tables import styled
 from mnemoscope.studies.study import Condition
 from mnemoscope.verdicts.ledger import Entry
+
+
+class Working:
+    """One line on a piece of work: what is being done and, of a training, how long still.
+
+    The line goes when the work is done.
+    """
+
+    def __init__(self, console: Console, doing: str):
+        self.progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self.line = self.progress.add_task(doing, total=None)
+
+    def __enter__(self) -> "Working":
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def doing(self, what: str) -> None:
+        """Say what is being done now; how long it takes nobody knows yet."""
+        self.progress.reset(self.line, description=what, total=None)
+
+    def trained(self, done: int, total: int) -> None:
+        """So many optimizer steps of a training are done."""
+        self.progress.update(self.line, completed=done, total=total)
 
 
 class Live:

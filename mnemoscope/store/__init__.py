@@ -24,7 +24,8 @@ of 0.1 have none; no file of theirs has one in its name. Seeds of one run come f
     store       the class Store: what is kept, and in which order it is written
     index       the folder and its SQLite index: opening, reading rows, the words for what fails
     schema      tables, formats, migration
-    runs        a block of seeds as a row and as a file of arrays
+    run_file    a block of seeds as a row and as a file of arrays
+    checkpoints a block that is being trained, saved from time to time
     files       plain files, read and written safely
     checksums   of bytes and of rows
     locks       between processes

@@ -97,7 +97,7 @@ def origin_of(run: "Run") -> TrainedBy | None:
     return run.origins[0] if run.origins else None
 
 
-def new_row(run: "Run", data: bytes, seconds: float, machine: str) -> RunRow:
+def _new_row(run: "Run", data: bytes, seconds: float, machine: str) -> RunRow:
     """The row of a block that is stored now.
 
     Args:
@@ -245,10 +245,30 @@ def _wanted_arrays(
 # ---- the file
 
 
-def to_bytes(run: "Run") -> bytes:
+def _to_bytes(run: "Run") -> bytes:
     """A run of consecutive seeds as the bytes of its file."""
     about = {"spec": run.spec.canonical_json(), "seeds": f"{run.seeds[0]}-{run.seeds[-1]}"}
     return save(arrays_of(run), about)
+
+
+def write_run(folder: Path, run: "Run", seconds: float, machine: str) -> RunRow:
+    """Write a block's file, and give the row that the index is to have.
+
+    The disk holds the file under its name when this returns; until its row is committed nobody
+    knows of it.
+
+    Args:
+        folder: the store.
+        run: consecutive seeds of one program.
+        seconds: how long the training took.
+        machine: what trained it, in words.
+    """
+    data = _to_bytes(run)
+    row = _new_row(run, data, seconds, machine)
+    path = files.place(folder, row.file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.replace_file(path, data)
+    return row
 
 
 def path_of(folder: Path, row: RunRow) -> Path:

@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
 from mnemoscope.core.errors import UserError, parsed
-from mnemoscope.core.fingerprint import described
+from mnemoscope.core.fingerprint import describe_origins
 from mnemoscope.store import files, run_file
 from mnemoscope.store.check import (
     FILE_QUERY,
@@ -114,19 +114,15 @@ class Store(Index):
         if len(run.origins) > 1:
             raise UserError(
                 "a stored run comes from one program on one kind of device, "
-                f"got {described(run.origins)}"
+                f"got {describe_origins(run.origins)}"
             )
         digest = run.spec.digest()
         # of two that store the same block at once, file and row must not come from different ones
         with self.lock(f"save {digest}"):
             self._refuse_to_replace(run)
             with self._writing(f"run {digest}/{first}-{last}"):
-                data = run_file.to_bytes(run)
-                row = run_file.new_row(run, data, seconds, machine)
-                path = self._place(row.file)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                # the disk holds the file under its name before the index knows of it
-                files.replace_file(path, data)
+                # the disk holds the file before the index knows of it
+                row = run_file.write_run(self.folder, run, seconds, machine)
                 with self.db:
                     put(self.db, "runs", row)
 
@@ -263,7 +259,7 @@ class Store(Index):
 
     # ---- checkpoints of blocks that are being trained
 
-    def part(self, name: str) -> tuple[dict[str, np.ndarray], str] | None:
+    def read_checkpoint(self, name: str) -> tuple[dict[str, np.ndarray], str] | None:
         """A block under way, and who wrote it; none if there is none that is as it was written."""
         try:
             path = self._place(name)

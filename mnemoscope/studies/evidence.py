@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mnemoscope.core.fingerprint import described, trained_by
+from mnemoscope.core.fingerprint import describe_origins, trained_by
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.studies.scales import Scale
@@ -107,7 +107,7 @@ def name_origins(runs: Mapping[str, Run]) -> str:
     ours = trained_by().program()
     if len(origins) <= 1 and all(origin and origin.program() == ours for origin in origins):
         return ""
-    names_by_origin = {text: _conditions_from(text, runs) for text in described(origins)}
+    names_by_origin = {text: _conditions_from(text, runs) for text in describe_origins(origins)}
     if len(names_by_origin) == 1:
         (text,) = names_by_origin
         return f" Trained by {text}, and judged by another."
@@ -117,4 +117,4 @@ def name_origins(runs: Mapping[str, Run]) -> str:
 
 def _conditions_from(origin: str, runs: Mapping[str, Run]) -> list[str]:
     """The names of the conditions of which this origin, in words, trained at least a part."""
-    return [name for name, run in runs.items() if origin in described(run.origins)]
+    return [name for name, run in runs.items() if origin in describe_origins(run.origins)]

@@ -25,7 +25,7 @@ def zipf(n: int, a: float) -> Float[np.ndarray, "n"]:
     return p / p.sum()
 
 
-def store(
+def write_pairs(
     inputs: Float[Array, "x d_in"],
     outputs: Float[Array, "y d_out"],
     answer: Int[Array, "x"],
@@ -55,7 +55,7 @@ def scores(
     return inputs @ w.T @ outputs.T
 
 
-def recalled(
+def check_recall(
     w: Float[Array, "d_out d_in"],
     inputs: Float[Array, "x d_in"],
     outputs: Float[Array, "y d_out"],

@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from mnemoscope.core.axes import Array, Int
-from mnemoscope.core.fingerprint import replaced
+from mnemoscope.core.fingerprint import list_replaced
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.seeds import device_mesh, for_each_seed, seeds_per_device, shard
 from mnemoscope.core.xla import compiler_options
@@ -47,7 +47,7 @@ def programs(spec: Spec, n_seeds: int) -> Programs:
     time; the second to ask waits."""
     mesh = device_mesh(n_seeds)
     # a function that was put in the place of ours is another program
-    key = (spec.compile_key(), mesh, n_seeds, replaced())
+    key = (spec.compile_key(), mesh, n_seeds, list_replaced())
     future, is_ours_to_compile = _future_of(key)
     if is_ours_to_compile:
         try:

@@ -51,6 +51,20 @@ _Watch = Callable[[State], Mapping[str, Array]]  # `Observe`, compiled for all s
 _OnAll = Callable[[tuple[Array, Params, World]], Mapping[str, Array]]
 
 
+@dataclass(frozen=True)
+class PartialProgress:
+    """The progress of one training among several, told as that of all of them together."""
+
+    whole: Progress  # hears how far all of them are
+    behind: int  # steps that were done before this one began
+    seeds: int  # as how many steps one of this training counts
+    total: int  # steps of all of them
+
+    def __call__(self, done: int, _: int) -> None:
+        """So many steps of this training are done."""
+        self.whole(self.behind + done * self.seeds, self.total)
+
+
 @runtime_checkable
 class Checkpointer(Protocol):
     """Where a training that is under way is kept, so that one that was cut off goes on where it
@@ -120,14 +134,10 @@ def fit_many(
     total = sum(specs[places[0]].steps for places in groups.values())
     runs: dict[int, Run] = {}
     behind = 0
-
-    def tell(done: int, _: int) -> None:
-        if progress:
-            progress(behind + done, total)
-
     for places in groups.values():
         together = [specs[place] for place in places]
-        found = _fit_side_by_side(together, wanted, observe, tell)
+        part = progress and PartialProgress(progress, behind, 1, total)
+        found = _fit_side_by_side(together, wanted, observe, part)
         runs |= zip(places, found, strict=True)
         behind += together[0].steps
     return [runs[place] for place in range(len(specs))]
@@ -392,7 +402,7 @@ class _History:
             expected_shape = (self.n_seeds, *theirs.shape[1:])
             if mine.shape != expected_shape or mine.dtype != theirs.dtype:
                 raise UserError(
-                    "what was kept of a block under way does not fit its Spec; "
+                    "what was saved of a block under way does not fit its Spec; "
                     "delete its .part file from the store"
                 )
         return jax.tree.unflatten(structure, [shard(mesh, x) for x in kept])

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.training.numbered import Number, Numbered, as_float
-from mnemoscope.training.schedules import AnySchedule, Constant, named
+from mnemoscope.training.schedules import AnySchedule, Constant, find_schedule
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -59,7 +59,7 @@ class Optimizer(Numbered):
 
     def _rate(self, steps: Number) -> Any:
         """The learning rate: a number, or a function of the step."""
-        schedule = named(self.schedule)
+        schedule = find_schedule(self.schedule)
         if isinstance(schedule, Constant) and not self.uses("warmup"):
             return self.lr
 

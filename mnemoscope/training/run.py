@@ -12,7 +12,7 @@ import numpy as np
 from mnemoscope.core import notebook
 from mnemoscope.core.axes import Float, Int, Params, Shaped, UInt
 from mnemoscope.core.errors import UserError
-from mnemoscope.core.fingerprint import TrainedBy, described
+from mnemoscope.core.fingerprint import TrainedBy, describe_origins
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.models import Transformer
 from mnemoscope.tasks import World
@@ -116,7 +116,8 @@ class Run:
             raise UserError(
                 f"the world that {self.spec.task.kind!r} draws for seed {seed} now is not the one "
                 f"it was trained in (Spec {self.spec.digest()}, "
-                f"{', '.join(described(self.origins))}); 'mnemoscope runs --delete' and train again"
+                f"{', '.join(describe_origins(self.origins))}); "
+                "'mnemoscope runs --delete' and train again"
             )
 
     def __repr__(self) -> str:
@@ -131,8 +132,8 @@ class Run:
             f"Run of {len(self.seeds)} seeds, {self.spec.steps:,} steps of {self.spec.batch}; "
             f"{self.finished.sum()} finished"
         )
-        shown = notebook.table(title, ("task", "model"), [(self.spec.task, self.spec.model)])
-        return shown + notebook.losses(self.loss_steps.tolist(), self.losses)
+        shown = notebook.format_table(title, ("task", "model"), [(self.spec.task, self.spec.model)])
+        return shown + notebook.draw_losses(self.loss_steps.tolist(), self.losses)
 
     def _row(self, seed: int) -> int:
         """The place of a seed along the seed axis."""

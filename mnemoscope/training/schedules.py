@@ -10,7 +10,7 @@ Spec a schedule's name alone stands for it with everything at its default.
 """
 
 from abc import abstractmethod
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast, get_args
 
 import jax.numpy as jnp
 from pydantic import BeforeValidator, Field
@@ -55,7 +55,7 @@ class Linear(Schedule):
     """The share that is left at the last step."""
 
     def share(self, step: Int[Array, ""] | int, steps: Number) -> Float[Array, ""]:
-        return _between(1 - progress(step, steps), self.end)
+        return _between(1 - share_behind(step, steps), self.end)
 
 
 class Cosine(Schedule):
@@ -86,19 +86,19 @@ class WarmupStableDecay(Schedule):
     """The share of the rate that is left at the last step."""
 
     def share(self, step: Int[Array, ""] | int, steps: Number) -> Float[Array, ""]:
-        left = 1 - progress(step, steps)
+        left = 1 - share_behind(step, steps)
         return _between(jnp.minimum(1.0, left / self.decay), self.end)
 
 
+ScheduleName = Literal["constant", "linear", "cosine", "warmup-stable-decay"]
+# those with fields of their own; all others are written by their name
+WrittenOut = Linear | Cosine | WarmupStableDecay
 SCHEDULES: dict[str, type[Schedule]] = {
-    "constant": Constant,
-    "linear": Linear,
-    "cosine": Cosine,
-    "warmup-stable-decay": WarmupStableDecay,
+    cls.model_fields["kind"].default: cls for cls in (Constant, *get_args(WrittenOut))
 }
 
 
-def named(name_or_schedule: str | Schedule) -> Schedule:
+def find_schedule(name_or_schedule: str | Schedule) -> Schedule:
     """The schedule that a field of an optimizer means."""
     if isinstance(name_or_schedule, str):
         return SCHEDULES[name_or_schedule]()
@@ -119,16 +119,10 @@ def _shortest(value: Any) -> Any:
     return value
 
 
-AnySchedule = Annotated[
-    Literal["constant", "linear", "cosine", "warmup-stable-decay"]
-    | Linear
-    | Cosine
-    | WarmupStableDecay,
-    BeforeValidator(_shortest),
-]
+AnySchedule = Annotated[ScheduleName | WrittenOut, BeforeValidator(_shortest)]
 
 
-def progress(step: Int[Array, ""] | int, steps: Number) -> Float[Array, ""]:
+def share_behind(step: Int[Array, ""] | int, steps: Number) -> Float[Array, ""]:
     """How much of the training is behind, from 0 to 1."""
     return jnp.minimum(as_float(step) / as_float(steps), 1.0)
 

@@ -1,9 +1,9 @@
 """Where numbers go while they are made: TensorBoard or Weights & Biases, if asked for. A sink has
 `init`, `log` and `finish`.
 
-    mnemoscope run remember --follow tensorboard     tensorboard --logdir mnemoscope-store/follow
-    mnemoscope run remember --follow wandb           kept on this disk; WANDB_MODE=online sends it,
-                                                     with your account
+    mnemoscope run STUDY --follow tensorboard     tensorboard --logdir mnemoscope-store/follow
+    mnemoscope run STUDY --follow wandb           kept on this disk; WANDB_MODE=online sends it,
+                                                  with your account
 
 Each training is a run of its own: at every stop the mean, lowest and highest loss over seeds, how
 many seeds have diverged, and the mean over seeds of each metric. Anything with these three

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array, Int, Key, UInt
-from mnemoscope.core.fingerprint import replaced
+from mnemoscope.core.fingerprint import list_replaced
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.tasks import Task, World
 
@@ -28,7 +28,7 @@ def seed_keys(seed: int | Int[Array, ""]) -> Key[Array, "3"]:
 def draw_worlds(task: Task, seeds: Int[Array, "seed"]) -> World:
     """Each seed's world, with a leading seed axis."""
     # what was put in the place of our functions is part of the key under which jit keeps a program
-    return _draw_worlds(task, seeds, replaced())
+    return _draw_worlds(task, seeds, list_replaced())
 
 
 @partial(jax.jit, static_argnames=("task", "replaced"))

@@ -112,14 +112,14 @@ class Entry(Strict):
 
     def _repr_html_(self) -> str:
         rows = [
-            ("verdict", notebook.verdict(self.verdict)),
+            ("verdict", notebook.format_verdict(self.verdict)),
             ("measured", self.number()),
             ("in words", self.sentence),
             ("the paper", self.published),
             ("criterion", self.criterion),
             (f"{self.unit}s", self.units or "exact"),
         ]
-        return notebook.table(f"{self.id} {self.statement}", ("", ""), rows)
+        return notebook.format_table(f"{self.id} {self.statement}", ("", ""), rows)
 
 
 class Ledger(Strict):
@@ -162,7 +162,7 @@ class Ledger(Strict):
             (
                 entry.id,
                 entry.statement,
-                notebook.verdict(entry.verdict),
+                notebook.format_verdict(entry.verdict),
                 entry.number(),
                 entry.published,
                 entry.sentence,
@@ -171,7 +171,7 @@ class Ledger(Strict):
         ]
         head = ("", "claim", "verdict", "measured [95%]", "the paper", "in words")
         title = f"{self.study} ({self.scale}), {self.hardware}, {self.finished}"
-        return notebook.table(title, head, rows)
+        return notebook.format_table(title, head, rows)
 
 
 _NAMES_OF_0_1 = {"source_figure": "published", "seeds": "units", "failed_seeds": "failed"}

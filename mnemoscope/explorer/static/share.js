@@ -7,17 +7,26 @@ const WIDTH = 790;
 const COLUMNS = 3;
 const COLUMN_WIDTH = 260;
 const GAP = 12;
-// the picture stands alone, so it brings its colours
-const PICTURE_STYLE = `
-  text { font: 12px sans-serif; fill: #1c1e21 }
+
+/** A color on light paper, by its name: the page's first rule has all of them. */
+function lightColor(name) {
+  return document.styleSheets[0].cssRules[0].style.getPropertyValue(`--${name}`).trim();
+}
+
+/** The picture stands alone, on white, so it brings its style along. */
+function writePictureStyle() {
+  const exact = lightColor("exact");
+  return `
+  text { font: 12px sans-serif; fill: ${lightColor("ink")} }
   .head { font-weight: 600 }
-  .track { fill: #eef0f3 }
-  .bar { fill: #7fb2d9 }
-  .best { fill: #0072b2 }
-  .oracle { fill: #d55e00; stroke: #d55e00; stroke-width: 2 }
-  .o1 { fill: #009e73; stroke: none }
-  .used { fill: #8a919c }
+  .track { fill: ${lightColor("band")} }
+  .bar { fill: ${lightColor("bar")} }
+  .best { fill: ${lightColor("best")} }
+  .oracle { fill: ${exact}; stroke: ${exact}; stroke-width: 2 }
+  .o1 { fill: ${lightColor("train")}; stroke: none }
+  .used { fill: ${lightColor("quiet")} }
 `;
+}
 
 function placeCard(card, index, rowHeight) {
   const copy = card.cloneNode(true);
@@ -40,8 +49,8 @@ function buildPicture({ view }) {
     viewBox: `0 0 ${WIDTH} ${height}`,
   };
   const picture = s("svg", attributes,
-    s("style", {}, PICTURE_STYLE),
-    s("rect", { width: WIDTH, height, fill: "#fff" }),
+    s("style", {}, writePictureStyle()),
+    s("rect", { width: WIDTH, height, fill: lightColor("paper") }),
     s("text", { x: 10, y: 22, class: "head" }, title),
     cards.map((card, index) => placeCard(card, index, rowHeight)));
   return new XMLSerializer().serializeToString(picture);

@@ -3,15 +3,22 @@
 from collections.abc import Callable
 
 from mnemoscope.probes.walk import Walk
-from mnemoscope.report.walk.latex import latex, write_pdf
-from mnemoscope.report.walk.page import page
-from mnemoscope.report.walk.text import markdown, text
+from mnemoscope.report.walk.latex import render_latex, write_pdf
+from mnemoscope.report.walk.page import render_page
+from mnemoscope.report.walk.text import render_markdown, render_text
 
 FORMATS: dict[str, Callable[[Walk, str, int], str]] = {
-    "text": text,
-    "md": markdown,
-    "html": page,
-    "latex": latex,
+    "text": render_text,
+    "md": render_markdown,
+    "html": render_page,
+    "latex": render_latex,
 }
 
-__all__ = ["FORMATS", "latex", "markdown", "page", "text", "write_pdf"]
+__all__ = [
+    "FORMATS",
+    "render_latex",
+    "render_markdown",
+    "render_page",
+    "render_text",
+    "write_pdf",
+]

@@ -17,8 +17,14 @@ import numpy as np
 from mnemoscope.core.errors import UserError
 from mnemoscope.probes.walk import Line, Walk
 from mnemoscope.report.requested_files import writing
-from mnemoscope.report.walk.cells import GAP, cells, head, number, powers
-from mnemoscope.report.walk.plane import Plane, plane
+from mnemoscope.report.walk.cells import (
+    GAP,
+    column_names,
+    format_cells,
+    format_number,
+    format_powers,
+)
+from mnemoscope.report.walk.plane import Plane, find_plane
 
 ENGINES = (
     "tectonic",
@@ -47,16 +53,16 @@ HEAD = r"""\documentclass[10pt]{article}
 """
 
 
-def plain(text: str) -> str:
+def escape_text(text: str) -> str:
     """Text with everything escaped that LaTeX would read."""
     return "".join(ESCAPES.get(c, c) for c in text)
 
 
-def equation(text: str) -> str:
+def format_equation(text: str) -> str:
     """A formula of the walk in LaTeX's words."""
     shown = re.sub(r"sqrt\((\d+)\)", r"\\sqrt{\1}", text)
     shown = re.sub(r"\b([a-z]\w*)\(", _function, shown)
-    shown = powers(shown, r" \cdot ", "10^{%d}")
+    shown = format_powers(shown, r" \cdot ", "10^{%d}")
     shown = re.sub(r"\bPhi\b", r"\\Phi", shown)
     shown = re.sub(r"\b(QKV|Pr)(?=\b|_)", r"\\mathit{\1}", shown)
     shown = re.sub(r"(\b[A-Za-z]\d?|\})_(\w+)", _subscript, shown)
@@ -79,23 +85,23 @@ def _subscript(found: re.Match[str]) -> str:
 
 def _label(text: str) -> str:
     """The name of a row or a column."""
-    return rf"\text{{\scriptsize {plain(text)}}}"
+    return rf"\text{{\scriptsize {escape_text(text)}}}"
 
 
 def _matrix(line: Line, digits: int) -> str:
     """A line of the walk as a display: its formula, and its numbers as a matrix with labels."""
     entries = {GAP: r"\cdots", "-inf": r"-\infty"}
-    table = cells(line, digits)
+    table = format_cells(line, digits)
     shown = []
-    names = head(line)
+    names = column_names(line)
     if names:
         shown.append([entries.get(x, _label(x)) for x in names])
     for label, *numbers in table:
         shown.append([_label(label), *(entries.get(x, x) for x in numbers)])
     body = r" \\ ".join(map(" & ".join, shown))
-    name = equation(line.name)
+    name = format_equation(line.name)
     if line.formula:
-        name = f"{name} = {equation(line.formula)}"
+        name = f"{name} = {format_equation(line.formula)}"
     rows, columns = line.values.shape
     layout = "r|" + "r" * (len(table[0]) - 1)
     array = rf"\left[\begin{{array}}{{{layout}}} {body} \end{{array}}\right]"
@@ -106,10 +112,12 @@ def _contributions(walk: Walk, digits: int) -> Iterator[str]:
     """What each part of the model adds to every logit, one table for each position."""
     layout = "l" + "r" * len(walk.token_names)
     for i, token in enumerate(walk.prompt):
-        names = " & ".join([f"after {i} {plain(token)}", *map(plain, walk.token_names)])
+        names = " & ".join([f"after {i} {escape_text(token)}", *map(escape_text, walk.token_names)])
         rows = []
         for name, values in walk.contributions(i).items():
-            rows.append(" & ".join([plain(name), *(f"${number(x, digits)}$" for x in values)]))
+            rows.append(
+                " & ".join([escape_text(name), *(f"${format_number(x, digits)}$" for x in values)])
+            )
         rows[-1] = rf"\hline {rows[-1]}"  # the sum
         body = r" \\ ".join(rows)
         yield (
@@ -134,16 +142,16 @@ def _drawing(plane: Plane) -> Iterator[str]:
             corners = " -- ".join(map(_at, polygon))
             middle = _at(polygon.mean(axis=0))
             yield rf"\filldraw[{color}!50,fill={color}!12] {corners} -- cycle;"
-            yield rf"\node[{color}!60] at {middle} {{\Large {plain(name)}}};"
+            yield rf"\node[{color}!60] at {middle} {{\Large {escape_text(name)}}};"
         yield rf"\draw[{color},dashed,thick] (0,0) -- {_at(plane.directions[name])};"
     for place, path in plane.paths.items():
         yield rf"\fill {_at(path[0])} circle[radius=1.5pt];"
         for j, (start, end) in enumerate(pairwise(path)):
             yield rf"\draw[->,{_arrow(j)}] {_at(start)} -- {_at(end)};"
-        yield rf"\node[above right] at {_at(path[-1])} {{\footnotesize {plain(place)}}};"
+        yield rf"\node[above right] at {_at(path[-1])} {{\footnotesize {escape_text(place)}}};"
     yield r"\end{tikzpicture}\par\medskip"
     arrows = ", ".join(f"{stage} ({_arrow(j)})" for j, stage in enumerate(plane.stages))
-    yield plain(
+    yield escape_text(
         "Colored: where each token would be read out. A dot is an embedding; "
         f"the arrows from it are: {arrows}."
     )
@@ -154,7 +162,7 @@ def _arrow(stage: int) -> str:
     return ARROWS[stage % len(ARROWS)]
 
 
-def latex(walk: Walk, title: str, digits: int) -> str:
+def render_latex(walk: Walk, title: str, digits: int) -> str:
     """The whole document.
 
     Args:
@@ -162,14 +170,14 @@ def latex(walk: Walk, title: str, digits: int) -> str:
         title: What is walked, in words.
         digits: Of every number, after the point.
     """
-    lines = [HEAD, rf"\section*{{{plain(title)}}}"]
-    drawn = plane(walk)
+    lines = [HEAD, rf"\section*{{{escape_text(title)}}}"]
+    drawn = find_plane(walk)
     if drawn:
         lines += [r"\subsection*{The way through the plane}", *_drawing(drawn)]
     for i, step in enumerate(walk.steps, 1):
-        lines.append(rf"\subsection*{{{i}. {plain(step.title)}}}")
+        lines.append(rf"\subsection*{{{i}. {escape_text(step.title)}}}")
         lines += [_matrix(line, digits) for line in step.lines]
-        lines.append(rf"\textit{{{plain(step.sentence)}}}")
+        lines.append(rf"\textit{{{escape_text(step.sentence)}}}")
     lines += [r"\subsection*{Direct logit attribution}", *_contributions(walk, digits)]
     lines += [r"\end{document}", ""]
     return "\n".join(lines)

@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from html import escape
 from itertools import pairwise
 
-from mnemoscope.core.theme import css_variables
+from mnemoscope.core.theme import TOKENS, css_variables
 from mnemoscope.probes.walk import Line, Walk
-from mnemoscope.report.walk.cells import cells, head, number, powers
-from mnemoscope.report.walk.plane import Plane, plane
+from mnemoscope.report.walk.cells import column_names, format_cells, format_number, format_powers
+from mnemoscope.report.walk.plane import Plane, find_plane
 
-# told apart by color-blind readers too (Okabe and Ito's palette)
-TOKENS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")
 SIDE = 460  # pixels of the drawing
 
 STYLE = """
@@ -154,12 +152,12 @@ a {
 """
 
 
-def equation(text: str) -> str:
+def format_equation(text: str) -> str:
     """A formula as a person writes it: products side by side, subscripts below."""
     shown = escape(text).replace(" @ ", " ").replace(" * ", " ⊙ ").replace("^T", "<sup>T</sup>")
     shown = re.sub(r"sqrt\((\d+)\)", r"√\1", shown)
     shown = re.sub(r"\bPhi\b", "Φ", shown)
-    shown = powers(shown, " · ", "10<sup>%d</sup>")
+    shown = format_powers(shown, " · ", "10<sup>%d</sup>")
     # not in the names of functions: layer_norm(
     return re.sub(
         r"([A-Za-z]\d?)_(\w+)\b(?!\()",
@@ -171,15 +169,17 @@ def equation(text: str) -> str:
 def _table(line: Line, digits: int) -> str:
     rows, columns = line.values.shape
     name = (
-        f"{equation(line.name)} = {equation(line.formula)}" if line.formula else equation(line.name)
+        f"{format_equation(line.name)} = {format_equation(line.formula)}"
+        if line.formula
+        else format_equation(line.name)
     )
     shape = f"{rows} by {columns}" + ("" if line.formula else ", learned")
     body = "".join(
         f"<tr><th>{escape(label)}</th>{''.join(f'<td>{escape(x)}</td>' for x in numbers)}</tr>"
-        for label, *numbers in cells(line, digits)
+        for label, *numbers in format_cells(line, digits)
     )
     kind = "line" if line.formula else "line given"
-    names = "".join(f"<th>{escape(label)}</th>" for label in head(line))
+    names = "".join(f"<th>{escape(label)}</th>" for label in column_names(line))
     top = f"<thead><tr>{names}</tr></thead>" if names else ""
     table = (
         f"<table><caption>{name}<span>{shape}</span></caption>{top}<tbody>{body}</tbody></table>"
@@ -192,7 +192,7 @@ def _contributions(walk: Walk, digits: int) -> Iterator[str]:
     for i, token in enumerate(walk.prompt):
         rows = "".join(
             f"<tr><th>{escape(name)}</th>"
-            f"{''.join(f'<td>{number(x, digits)}</td>' for x in values)}</tr>"
+            f"{''.join(f'<td>{format_number(x, digits)}</td>' for x in values)}</tr>"
             for name, values in walk.contributions(i).items()
         )
         yield (
@@ -202,7 +202,7 @@ def _contributions(walk: Walk, digits: int) -> Iterator[str]:
         )
 
 
-def drawing(plane: Plane) -> str:
+def draw_plane(plane: Plane) -> str:
     """The plane as SVG: regions in which each token wins, unembedding directions dashed, paths."""
     width = plane.high[0] - plane.low[0]
 
@@ -258,9 +258,9 @@ def drawing(plane: Plane) -> str:
     return "".join([*parts, "</svg>"])
 
 
-def page(walk: Walk, title: str, digits: int, back: str = "") -> str:
+def render_page(walk: Walk, title: str, digits: int, back: str = "") -> str:
     """The whole walk; `back` is the address of the page that leads here, if there is one."""
-    drawn = plane(walk)
+    drawn = find_plane(walk)
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
@@ -272,7 +272,7 @@ def page(walk: Walk, title: str, digits: int, back: str = "") -> str:
         kinds = ("solid", "dashed", "dotted", "dash-dotted")
         arrows = ", ".join(f"{stage} ({kinds[j % 4]})" for j, stage in enumerate(drawn.stages))
         parts.append(
-            f"<section><h2>The way through the plane</h2>{drawing(drawn)}"
+            f"<section><h2>The way through the plane</h2>{draw_plane(drawn)}"
             '<p class="key">Colored: where each token would '
             "be read out; dashed from the center: its unembedding direction. "
             "A dot is a token's embedding; the arrows from "

@@ -33,7 +33,7 @@ class Plane:
     """By position: one point more than there are stages."""
 
 
-def cut(
+def cut_polygon(
     polygon: Points, normal: Float[np.ndarray, "2"], offset: float
 ) -> Float[np.ndarray, "kept 2"]:
     """The part of a convex polygon where normal . x + offset >= 0.
@@ -64,12 +64,12 @@ def _regions(
         polygon = frame
         for rival in tokens:
             if rival != t and len(polygon):
-                polygon = cut(polygon, w[:, t] - w[:, rival], float(b[t] - b[rival]))
+                polygon = cut_polygon(polygon, w[:, t] - w[:, rival], float(b[t] - b[rival]))
         regions[name] = polygon
     return regions
 
 
-def plane(walk: Walk) -> Plane | None:
+def find_plane(walk: Walk) -> Plane | None:
     """The drawing of a walk, or None where the stream has more than two dimensions."""
     w, b = walk.read_out
     if w.shape[0] != 2:

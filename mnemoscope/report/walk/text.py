@@ -7,13 +7,19 @@ import textwrap
 from collections.abc import Iterator
 
 from mnemoscope.probes.walk import Line, Walk
-from mnemoscope.report.walk.cells import cells, column_numbers, head, heading, number
+from mnemoscope.report.walk.cells import (
+    column_names,
+    column_numbers,
+    format_cells,
+    format_heading,
+    format_number,
+)
 
 WIDTH = 80  # columns of a terminal
 Table = list[list[str]]
 
 
-def columns(table: Table) -> Iterator[str]:
+def align_columns(table: Table) -> Iterator[str]:
     """Cells in straight columns: labels to the left, numbers to the right.
 
     Args:
@@ -29,7 +35,7 @@ def _widths(table: Table) -> list[int]:
     return [max(len(row[i]) for row in table) for i in range(len(table[0]))]
 
 
-def blocks(table: Table, width: int) -> Iterator[Table]:
+def split_table(table: Table, width: int) -> Iterator[Table]:
     """A table in tables that are not wider than they may be, unless one column is.
 
     Each has about as many columns as the others.
@@ -62,21 +68,21 @@ def _cuts(table: Table, width: int, most: int) -> list[tuple[int, int]]:
 
 def _table(line: Line, digits: int) -> Table:
     """A line's numbers, below the names of their columns where they have any."""
-    table = cells(line, digits)
-    names = head(line)
+    table = format_cells(line, digits)
+    names = column_names(line)
     return [names, *table] if names else table
 
 
 def _within(line: Line, digits: int, width: int) -> Iterator[str]:
     """A line's numbers in columns, in as many blocks as it takes."""
-    found = list(blocks(_table(line, digits), width))
+    found = list(split_table(_table(line, digits), width))
     if len(found) > 1 and not line.columns:
         # without numbers nobody could tell which columns a block has
-        found = list(blocks([column_numbers(line), *cells(line, digits)], width))
+        found = list(split_table([column_numbers(line), *format_cells(line, digits)], width))
     for i, block in enumerate(found):
         if i:
             yield ""
-        yield from columns(block)
+        yield from align_columns(block)
 
 
 def _wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
@@ -91,7 +97,7 @@ def _wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
     )
 
 
-def text(walk: Walk, title: str, digits: int, width: int = WIDTH) -> str:
+def render_text(walk: Walk, title: str, digits: int, width: int = WIDTH) -> str:
     """The walk for a terminal.
 
     Args:
@@ -105,7 +111,7 @@ def text(walk: Walk, title: str, digits: int, width: int = WIDTH) -> str:
     for i, step in enumerate(walk.steps, 1):
         lines += [f"{i}. {step.title}", ""]
         for line in step.lines:
-            lines += _wrapped(heading(line), "   ", "      ", width)
+            lines += _wrapped(format_heading(line), "   ", "      ", width)
             lines += _indented(_within(line, digits, width - 6), 6)
             lines.append("")
         lines += [*_wrapped(f"-> {step.sentence}", "   ", "      ", width), ""]
@@ -125,14 +131,14 @@ def _who(walk: Walk, digits: int, width: int) -> Iterator[str]:
     for i, token in enumerate(walk.prompt):
         rows = []
         for name, values in walk.contributions(i).items():
-            rows.append([name, *(number(x, digits) for x in values)])
+            rows.append([name, *(format_number(x, digits) for x in values)])
         yield f"after {i} {token}"
-        for block in blocks([header, *rows], width - 3):
-            yield from _indented(columns(block), 3)
+        for block in split_table([header, *rows], width - 3):
+            yield from _indented(align_columns(block), 3)
             yield ""
 
 
-def markdown(walk: Walk, title: str, digits: int) -> str:
+def render_markdown(walk: Walk, title: str, digits: int) -> str:
     """The walk as a Markdown file.
 
     Args:
@@ -145,7 +151,7 @@ def markdown(walk: Walk, title: str, digits: int) -> str:
         lines += [f"## {i}. {step.title}", ""]
         for line in step.lines:
             table = _within(line, digits, WIDTH)
-            lines += [f"`{heading(line)}`", "", "```", *table, "```", ""]
+            lines += [f"`{format_heading(line)}`", "", "```", *table, "```", ""]
         lines += [f"**{step.sentence}**", ""]
     lines += ["## Direct logit attribution", "", "```", *_who(walk, digits, WIDTH), "```", ""]
     return "\n".join(lines)

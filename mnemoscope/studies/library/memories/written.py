@@ -22,7 +22,12 @@ from mnemoscope.studies.statistics import (
     share_verdict,
     slope,
 )
-from mnemoscope.theory.associative_memory import random_unit_vectors, recalled, store, zipf
+from mnemoscope.theory.associative_memory import (
+    check_recall,
+    random_unit_vectors,
+    write_pairs,
+    zipf,
+)
 from mnemoscope.theory.one_step import cross_entropy, population_gradient, step_from_zero
 
 D = 256
@@ -64,10 +69,10 @@ def _embeddings(n: int, d: int, seed: Array) -> tuple[Float[Array, "n d"], Float
 def _recalled_share(n: int, n_asked: int, seed: Array) -> Float[Array, ""]:
     """The share of the first n_asked of n stored pairs that are recalled."""
     e, u = _embeddings(n, D, seed)
-    w = store(e, u, jnp.arange(n), jnp.ones(n))
+    w = write_pairs(e, u, jnp.arange(n), jnp.ones(n))
     asked = jnp.arange(min(n, n_asked))
     # some rows at a time: all scores of 16,384 pairs are a gigabyte
-    right = jax.lax.map(lambda x: recalled(w, e[x], u, x), asked.reshape(-1, min(n, 1024)))
+    right = jax.lax.map(lambda x: check_recall(w, e[x], u, x), asked.reshape(-1, min(n, 1024)))
     return right.mean()
 
 
@@ -133,7 +138,7 @@ def _after_one_step(n: int, distractors: int, seed: Array) -> Array:
     w = step_from_zero(e, u, every, p, distractors)
     noise = jax.random.randint(jax.random.key(seed + 2**20), (n, distractors), 0, n)
     shown = e + e[noise].sum(axis=1)
-    return jnp.stack([recalled(w, e, u, every).mean(), recalled(w, shown, u, every).mean()])
+    return jnp.stack([check_recall(w, e, u, every).mean(), check_recall(w, shown, u, every).mean()])
 
 
 def one_step(evidence: Evidence) -> Outcome:

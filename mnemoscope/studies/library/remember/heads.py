@@ -7,7 +7,7 @@ import numpy as np
 
 from mnemoscope.core.axes import Array
 from mnemoscope.models import Transformer
-from mnemoscope.probes.ablation import cases, forced_patterns, knock_outs
+from mnemoscope.probes.ablation import forced_patterns, knock_outs, list_cases
 from mnemoscope.probes.attention import mean_pattern, roles
 from mnemoscope.studies.claims import Outcome
 from mnemoscope.studies.evidence import MIN_SEEDS, Evidence
@@ -134,7 +134,7 @@ def attention_and_mlp(evidence: Evidence, able: np.ndarray) -> Outcome:
     90%, refuted if in at most 10%, partly in between.
     """
     recall = evidence.measure(TWO, knock_outs)["mean"]["recall"]
-    names = cases(evidence.conditions[TWO].spec.model)
+    names = list_cases(evidence.conditions[TWO].spec.model)
     attention = recall[:, names.index("L0 attention")]
     mlp = recall[:, names.index("L0 mlp")]
     verdict, share, interval = share_verdict(((attention <= 0.5) & (mlp <= 0.5))[able])

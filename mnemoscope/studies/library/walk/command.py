@@ -48,16 +48,16 @@ def command(
 
     if format not in (*FORMATS, "pdf"):
         raise UserError(unknown("format", format, (*FORMATS, "pdf")))
-    from mnemoscope.report.walk.choose import choose, describe_walk, walk_prompt
+    from mnemoscope.report.walk.choose_prompt import choose_model, describe_walk, walk_prompt
     from mnemoscope.store import Store
 
     opened = Store(store)
     with make_console(stderr=True).status("looking for the model") as status:
         if run:
             row = opened.find(run)
-            chosen = choose(opened.load(row), f"run {row.id}", seed, snapshot)
+            chosen = choose_model(opened.load(row), f"run {row.id}", seed, snapshot)
         else:
-            chosen = choose(_train_abc(opened, status), NAME, seed, snapshot)
+            chosen = choose_model(_train_abc(opened, status), NAME, seed, snapshot)
         found = walk_prompt(chosen, prompt)
     render = FORMATS["latex" if format == "pdf" else format]
     _write(render(found, describe_walk(chosen, found), digits), format, out)

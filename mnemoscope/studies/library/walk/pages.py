@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from mnemoscope.report.site.extra import ExtraPage
-from mnemoscope.report.walk import page
-from mnemoscope.report.walk.choose import choose, describe_walk, walk_prompt
+from mnemoscope.report.walk import render_page
+from mnemoscope.report.walk.choose_prompt import choose_model, describe_walk, walk_prompt
 from mnemoscope.studies.library.walk import published
 from mnemoscope.studies.library.walk.conditions import ABC
 from mnemoscope.training.run import Run
@@ -18,9 +18,9 @@ def walk_through(runs: Mapping[str, Run]) -> str:
         return ""
     run = runs[ABC]
     seed = next(seed for seed in run.seeds if run.outcome(seed) == "finished")
-    chosen = choose(run, "the ABC model", seed)
+    chosen = choose_model(run, "the ABC model", seed)
     found = walk_prompt(chosen, None)
-    return page(found, describe_walk(chosen, found), DIGITS, back="index.html")
+    return render_page(found, describe_walk(chosen, found), DIGITS, back="index.html")
 
 
 STATEMENTS = (*published.inputs(), *published.readings())

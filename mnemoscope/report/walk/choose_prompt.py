@@ -25,7 +25,7 @@ class Chosen:
     """Its number; -1 is the end of training."""
 
 
-def choose(run: Run, name: str, seed: int | None = None, snapshot: int = -1) -> Chosen:
+def choose_model(run: Run, name: str, seed: int | None = None, snapshot: int = -1) -> Chosen:
     """The model asked for.
 
     Args:
