@@ -153,6 +153,16 @@ def test_a_reading_counts_if_it_is_admitted(admitted, post, verdict):
     assert verdict_of(claim, parts) == verdict
 
 
+def test_the_sentence_says_which_reading_does_not_count():
+    claim = claim_of(SHARE, {**SHARE, "name": "a", "role": "admits"}, readings=("plain", "post"))
+    parts = {
+        "share": {"plain": hits(40, 40), "post": hits(0, 40)},
+        "a": {"post": hits(0, 40)},
+    }
+    sentence = make_entry(claim, record_of(parts)).sentence
+    assert "Other readings: post 0% [0%, 8.76%] (does not count)." in sentence
+
+
 def test_a_short_training_does_not_come_to_every_verdict():
     claim = claim_of(SHARE, decided_at_quick=("refuted",))
     for n_hits, short, verdict in (

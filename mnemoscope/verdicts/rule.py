@@ -150,6 +150,17 @@ def _readings(results: Iterable[PartResult]) -> tuple[set[str], set[str]]:
     return admitted, possible - admitted
 
 
+def excluded_readings(results: Iterable[PartResult]) -> set[str]:
+    """The readings that do not count, because what would admit them fails.
+
+    Args:
+        results: of every part in every reading.
+    """
+    results = tuple(results)
+    admitted, open_readings = _readings(results)
+    return {result.reading for result in results} - admitted - open_readings
+
+
 def _subsets(names: set[str]) -> Iterable[tuple[str, ...]]:
     ordered = sorted(names)
     return chain.from_iterable(combinations(ordered, n) for n in range(len(ordered) + 1))

@@ -1,10 +1,10 @@
 """What was found, in words: the one place that writes the sentence of a ledger."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mnemoscope.verdicts.claim import PLAIN, Claim, Part
 from mnemoscope.verdicts.intervals import RANGES
-from mnemoscope.verdicts.rule import Judgment, PartResult, State
+from mnemoscope.verdicts.rule import Judgment, PartResult, State, excluded_readings
 from mnemoscope.verdicts.zones import ZONES
 
 IN_WORDS = {"holds": "holds", "partly": "holds partly", "fails": "fails"}
@@ -19,17 +19,20 @@ def write_sentence(claim: Claim, judgment: Judgment, note: str = "") -> str:
         note: what else must be known of the measurement.
     """
     found = [judgment.why_not] if judgment.why_not else []
+    excluded = excluded_readings(judgment.results)
     n_required = sum(part.role == "required" for part in claim.parts)
     for part in claim.parts:
         results = [result for result in judgment.results if result.part == part]
         if results:
-            found.append(_of_part(part, results, names_state=n_required > 1))
+            found.append(_of_part(part, results, excluded, names_state=n_required > 1))
     if note:
         found.append(note.strip())
     return " ".join(found)
 
 
-def _of_part(part: Part, results: Sequence[PartResult], names_state: bool) -> str:
+def _of_part(
+    part: Part, results: Sequence[PartResult], excluded: Collection[str], names_state: bool
+) -> str:
     """A part in the plain reading, and how it is in the others."""
     by_reading = {result.reading: result for result in results}
     plain = by_reading.get(PLAIN, results[0])
@@ -40,13 +43,21 @@ def _of_part(part: Part, results: Sequence[PartResult], names_state: bool) -> st
     if part.role == "control" or (names_state and part.role == "required"):
         state = f" ({'control ' if part.role == 'control' else ''}{describe_state(plain.state)})"
     others = [
-        f"{reading} {format_estimate(result)}"
-        + (f" ({describe_state(result.state)})" if result.state else "")
+        f"{reading} {format_estimate(result)}{_in_brackets(result, excluded)}"
         for reading, result in by_reading.items()
         if result is not plain
     ]
     other_readings = f" Other readings: {', '.join(others)}." if others else ""
     return f"{text.rstrip('.')}{state}.{other_readings}"
+
+
+def _in_brackets(result: PartResult, excluded: Collection[str]) -> str:
+    """Where a part is in another reading, or that this reading does not count."""
+    if not result.state:
+        return ""
+    if result.part.role != "admits" and result.reading in excluded:
+        return " (does not count)"
+    return f" ({describe_state(result.state)})"
 
 
 def describe_state(state: State) -> str:
