@@ -15,7 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz import DOORS, SPEC, asked, fuzz, knock, lay_out, plain
+from fuzz import fuzz, knock
+from fuzz_doors import asked
+from fuzz_draws import DOORS
+from fuzz_good import SPEC, lay_out
+from fuzz_watch import plain
 from safetensors.numpy import save
 
 import mnemoscope
