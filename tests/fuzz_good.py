@@ -174,8 +174,8 @@ def good() -> dict[str, bytes]:
 
 
 def _language(home: Path) -> None:
+    from language_files import llama_tensors, write_gguf
     from safetensors.numpy import save_file
-    from test_language import llama_tensors, write_gguf
 
     home.mkdir()
     tensors = llama_tensors(LLAMA)
