@@ -14,7 +14,7 @@ __version__ = "0.2.0.dev0"
 remember_imports()  # before any other module of the package is loaded
 
 # every public name, and the module that it is loaded from
-_HOME = {
+_MODULE_OF = {
     "SGD": "mnemoscope.training.optimizers",
     "Adam": "mnemoscope.training.optimizers",
     "Bigrams": "mnemoscope.tasks",
@@ -47,16 +47,16 @@ _HOME = {
 # what 0.1 called some of them
 _RENAMED = {"patch": "patch_site", "replace": "replace_site"}
 
-__all__ = list(_HOME)  # pyright: ignore[reportUnsupportedDunderAll] (it reads the stub)
+__all__ = list(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll] (it reads the stub)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    allowed = ", ".join(_HOME)
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
+    allowed = ", ".join(_MODULE_OF)
     meant = f" (did you mean {_RENAMED[name]!r}?)" if name in _RENAMED else ""
     raise AttributeError(f"module 'mnemoscope' has no attribute {name!r}{meant}; it has: {allowed}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*globals(), *_MODULE_OF])

@@ -83,8 +83,10 @@ if find_spec("hypothesis"):
 LONGEST = (
     "hops",
     "facts",
+    "identity_store",
     "identity",
     "birth",
+    "rewrites",
     "model",
     "train",
     "cluster",
@@ -104,6 +106,8 @@ LONGEST = (
     "profile",
     "studies",
     "fuzz",
+    "identity_judges",
+    "old_store",
     "tasks",
 )
 
@@ -121,6 +125,9 @@ AS_USERS_HAVE_IT = (
     "cluster",
     "golden",
     "identity",
+    "identity_judges",
+    "identity_store",
+    "old_store",
     "optimizers",
     "profile",
     "resume",

@@ -79,7 +79,9 @@ def test_help_teaches_and_does_not_wait_for_jax():
     assert "jax" not in modules
     of_studies = [name for name in modules if name.startswith("mnemoscope.studies.library.")]
     assert of_studies == [], "a study's command is loaded when it is asked for"
-    assert "--seeds" in mnemoscope("run", "--help").stdout
+    usage = " ".join(mnemoscope("run", "--help").stdout.replace("│", " ").split())
+    assert "--seeds" in usage
+    assert "quick: minutes on a laptop. full: the paper's own budget, for a GPU." in usage
 
 
 def test_list_shows_every_claim_and_what_is_done(store):

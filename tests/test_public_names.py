@@ -28,12 +28,12 @@ def stubbed_names():
 
 
 def test_the_stub_and_the_table_agree():
-    assert stubbed_names() == mnemoscope._HOME
+    assert stubbed_names() == mnemoscope._MODULE_OF
 
 
 @pytest.mark.parametrize("name", mnemoscope.__all__)
 def test_every_name_loads(name):
-    module = import_module(mnemoscope._HOME[name])
+    module = import_module(mnemoscope._MODULE_OF[name])
     assert getattr(mnemoscope, name) is getattr(module, name)
     assert name in dir(mnemoscope)
 

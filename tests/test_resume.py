@@ -211,6 +211,6 @@ def test_a_store_that_vanishes_is_one_line(tmp_path):
     store = Store(tmp_path / "store")
     (tmp_path / "store").rename(tmp_path / "gone")
     with pytest.raises(
-        UserError, match=r"could not write a lock into .*what was finished before is kept"
+        UserError, match=r"could not write a lock into .*what was finished before is still stored"
     ):
         load_or_train(store, SPECS["adam"], range(1))

@@ -167,7 +167,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(store, monkeypatch):
     monkeypatch.setattr(run_file, "save", full)
     with pytest.raises(
         UserError,
-        match=r"could not write run .*No space left on device.*what was finished before is kept",
+        match=r"could not write run .*No space left on device.*finished before is still stored",
     ):
         load_or_train(store, SPEC, [0, 1])
     assert len(store.rows()) == 1

@@ -8,7 +8,7 @@ import tyro
 
 from mnemoscope.cli.options import DEFAULT_STORE, StoreDir
 from mnemoscope.core.errors import UserError
-from mnemoscope.studies.scales import Scale
+from mnemoscope.studies.scales import Scale, pick_scale
 
 if TYPE_CHECKING:
     from mnemoscope.exchange.run_tables import Tables
@@ -41,7 +41,7 @@ def export(
         seed: Only this seed of a run. Nothing: for transformer-lens its first, otherwise all.
         snapshot: Which stored moment of the training goes to transformer-lens, counted from 0.
             Nothing: the end.
-        scale: Of a study's ledger, quick or full. Nothing: full where there is one.
+        scale: Of a study's ledger. Nothing: the largest that there is.
         force: Write over what is there.
     """
     from mnemoscope.store import Store
@@ -142,20 +142,20 @@ def _export_study(
         raise UserError(
             f"{name!r} is a study, which has no weights; --to transformer-lens takes a stored run"
         )
-    books = read_ledgers(store, name)
-    at = scale or ("full" if "full" in books else "quick")
-    if at not in books:
+    by_scale = read_ledgers(store, name)
+    at = pick_scale(by_scale.keys(), scale)
+    if at not in by_scale:
         raise UserError(
             f"no {at} ledger of {name} in {str(store)!r}; make one with "
             f"'mnemoscope run {name} --scale {at}'"
         )
     series = read_all_series(find_folder(store, name, at), name)
     by_claim = {claim: each.by_seed for claim, each in series.items()}
-    tables = tabulate_ledger(books[at], by_claim)
+    tables = tabulate_ledger(by_scale[at], by_claim)
     if to == "numpy":
         write_numpy(as_arrays(tables), target, force)
         return
-    about = books[at].model_dump(mode="json", exclude={"claims"})
+    about = by_scale[at].model_dump(mode="json", exclude={"claims"})
     _write_tables(tables, about, target, to, force)
 
 

@@ -7,10 +7,15 @@ from typing import Annotated
 import tyro
 
 from mnemoscope.core.errors import UserError
+from mnemoscope.studies.scales import ABOUT, Scale
 
 StoreDir = Annotated[
     Path,
     tyro.conf.arg(name="store", metavar="DIR", help="Folder of finished runs and ledgers."),
+]
+TrainedScale = Annotated[
+    Scale,
+    tyro.conf.arg(help=" ".join(f"{scale}: {about.budget}." for scale, about in ABOUT.items())),
 ]
 DEFAULT_STORE = Path(os.environ.get("MNEMOSCOPE_STORE", "mnemoscope-store"))
 # more than anyone means, and few enough to be listed

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from mnemoscope.cli.console import make_console
-from mnemoscope.cli.options import MAX_SEEDS
+from mnemoscope.cli.options import MAX_SEEDS, TrainedScale
 from mnemoscope.core.errors import UserError, unknown
 from mnemoscope.studies.scales import Scale
 
@@ -18,7 +18,7 @@ def profile(
     study: Annotated[str, tyro.conf.Positional],
     /,
     condition: str = "",
-    scale: Scale = "quick",
+    scale: TrainedScale = "quick",
     seeds: int = 0,
     trace: Path | None = None,
 ) -> None:
@@ -27,7 +27,6 @@ def profile(
     Args:
         study: The study whose training is timed.
         condition: One of the study's conditions. Nothing: its largest at this scale.
-        scale: quick or full: decides the batch size and the conditions.
         seeds: Seeds trained together. 0: one for each device, or the condition's own number on an
             accelerator.
         trace: Also write a trace of 20 steps into this folder, for Perfetto or TensorBoard.

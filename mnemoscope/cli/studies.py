@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import tyro
 
 from mnemoscope.cli.console import make_console
-from mnemoscope.cli.options import DEFAULT_STORE, StoreDir, check_seeds
+from mnemoscope.cli.options import DEFAULT_STORE, StoreDir, TrainedScale, check_seeds
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.theme import Verdict
 from mnemoscope.studies.scales import SCALES, Scale
@@ -46,8 +46,7 @@ def _claims_table(study: "Study", store: Path) -> "Table":
 
     table = Table(
         "claim",
-        "quick",
-        "full",
+        *SCALES,
         "what is claimed",
         title=f"{study.name}: {study.title}",
         title_justify="left",
@@ -71,7 +70,7 @@ def _claims_table(study: "Study", store: Path) -> "Table":
 def run(
     study: Annotated[str, tyro.conf.Positional],
     /,
-    scale: Scale = "quick",
+    scale: TrainedScale = "quick",
     seeds: int | None = None,
     claims: str = "",
     corpus: Path | None = None,
@@ -91,7 +90,6 @@ def run(
 
     Args:
         study: The study's name, or "all".
-        scale: quick: minutes on a laptop. full: the paper's own budget, for a GPU.
         seeds: Seeds for every condition, instead of the study's own numbers (fewer than 35 settle
             nothing about shares, fewer than 8 nothing at all).
         claims: Judge only these, by their ids, separated by commas.

@@ -48,7 +48,7 @@ def run_arrays(run: Run) -> dict[str, Shaped[np.ndarray, "..."]]:
     arrays["seeds"] = np.array(run.seeds)
     arrays["snapshot_steps"] = np.array(run.spec.snapshot_steps())
     if run.metrics:
-        arrays["look_steps"] = np.array(run.spec.eval_steps())
+        arrays["eval_steps"] = np.array(run.spec.eval_steps())
     arrays["spec"] = np.array(run.spec.canonical_json())
     return arrays
 

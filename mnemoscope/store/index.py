@@ -118,5 +118,5 @@ class Index:
         except (OSError, sqlite3.Error, SafetensorError, ValueError) as error:
             raise UserError(
                 f"could not write {what} into {str(self.folder)!r} ({error}); what was finished "
-                "before is kept"
+                "before is still stored"
             ) from error

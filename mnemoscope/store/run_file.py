@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # reading the index needs no JAX
     from mnemoscope.training.run import Run
     from mnemoscope.training.spec import Spec
 
-MEND = "'mnemoscope check --repair' takes it out and makes it again"
+HOW_TO_REPAIR = "'mnemoscope check --repair' deletes it and makes it again"
 
 
 class DamagedRunError(UserError):
@@ -277,7 +277,7 @@ def path_of(folder: Path, row: RunRow) -> Path:
     The index says so too, but what it says is not followed anywhere else.
     """
     if row.file != f"runs/{row.id}.safetensors" or not re.fullmatch("[0-9a-f]{16}", row.spec):
-        raise ValueError("its file is not where runs are kept")
+        raise ValueError("its file is not where runs are stored")
     return files.place(folder, row.file)
 
 
@@ -318,11 +318,11 @@ def _read_arrays(folder: Path, row: RunRow) -> dict[str, np.ndarray]:
     try:
         arrays = load(read_bytes(folder, row))
         if row.first < 0 or sha256(row.spec_json.encode())[:16] != row.spec:
-            raise ValueError("its Spec or its seeds are not those that it is kept under")
+            raise ValueError("its Spec or its seeds are not those that it is stored under")
     except OSError as error:
         if files.is_missing(error):
             raise DamagedRunError(
-                f"stored run {row.id} is damaged (its file is gone); {MEND}"
+                f"stored run {row.id} is damaged (its file is gone); {HOW_TO_REPAIR}"
             ) from error
         why = error.strerror or str(error)
         raise UserError(
@@ -336,4 +336,4 @@ def _read_arrays(folder: Path, row: RunRow) -> dict[str, np.ndarray]:
 def _damaged(row: RunRow, error: Exception) -> DamagedRunError:
     """The error that says of a stored block what another one says of its bytes."""
     lines = str(error).splitlines() or [repr(error)]
-    return DamagedRunError(f"stored run {row.id} is damaged ({lines[0]}); {MEND}")
+    return DamagedRunError(f"stored run {row.id} is damaged ({lines[0]}); {HOW_TO_REPAIR}")

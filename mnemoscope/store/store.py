@@ -31,7 +31,7 @@ from mnemoscope.store.check import (
 )
 from mnemoscope.store.checksums import row_checksum, sha256
 from mnemoscope.store.index import Index
-from mnemoscope.store.run_file import MEND, DamagedRunError, RunRow
+from mnemoscope.store.run_file import HOW_TO_REPAIR, DamagedRunError, RunRow
 from mnemoscope.store.schema import CHECKSUM, put, put_with_checksum
 
 if TYPE_CHECKING:  # reading the index needs no JAX
@@ -187,7 +187,7 @@ class Store(Index):
             return None
         _, body, checksum = rows[0]
         if row_checksum((key, body)) != checksum:
-            raise UserError(f"a stored finding ({key[:12]}) is damaged; {MEND}")
+            raise UserError(f"a stored finding ({key[:12]}) is damaged; {HOW_TO_REPAIR}")
         return parsed(body, f"a stored finding ({key[:12]})")
 
     def finding_keys(self) -> list[str]:
@@ -222,7 +222,9 @@ class Store(Index):
         except ValueError as error:
             why = str(error)
         if why:
-            raise UserError(f"{name} in store {str(self.folder)!r} is damaged ({why}); {MEND}")
+            raise UserError(
+                f"{name} in store {str(self.folder)!r} is damaged ({why}); {HOW_TO_REPAIR}"
+            )
         return text
 
     def write_text(self, name: str, text: str) -> Path:

@@ -89,7 +89,7 @@ class Bigrams(Task):
         if self.noise and self.triggers != "fixed":
             raise ValueError(
                 "noise goes with triggers='fixed': "
-                "the exact reader knows which tokens it may follow"
+                "the exact posterior knows which tokens it may follow"
             )
         if self.noise and self.noise_token >= self.d_vocab:
             raise ValueError(

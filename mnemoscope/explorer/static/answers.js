@@ -39,6 +39,6 @@ export function renderSummary({ view, trace }) {
   const best = Math.max(...probabilities);
   const answer = view.run.token_names[probabilities.indexOf(best)];
   const prompt = formatPrompt(view.run, view.tokens);
-  const told = `the model says ${answer} (${formatPercent(best)})`;
-  byId("summary").textContent = `After ${prompt} ${told}.`;
+  const answered = `the model says ${answer} (${formatPercent(best)})`;
+  byId("summary").textContent = `After ${prompt} ${answered}.`;
 }

@@ -48,8 +48,8 @@ function drawHead(state, layer, head, first) {
     changeView(state, { force: toggleForced(force, part, row, target) });
   const handlers = {
     onRead(i, j, value) {
-      const said = `${labels[i + first]} attends to ${labels[j + first]}`;
-      byId("attended").textContent = `${name}: ${said} with weight ${value.toFixed(4)}.`;
+      const where = `${labels[i + first]} attends to ${labels[j + first]}`;
+      byId("attended").textContent = `${name}: ${where} with weight ${value.toFixed(4)}.`;
     },
     onForce: (i, j) => toggle(i + first, j + first),
     onEven: (i) => toggle(i + first, "even"),
@@ -78,13 +78,13 @@ function drawMlp(state, layer) {
 
 /** What is unusual about the patterns. */
 function describePatterns(config, first) {
-  const told = [];
-  if (!config.causal) told.push("Every position sees the whole prompt.");
+  const notes = [];
+  if (!config.causal) notes.push("Every position sees the whole prompt.");
   if (!ATTENTION[config.attention].sumsToOne) {
-    told.push("The weights of a row do not sum to one; negative ones are orange.");
+    notes.push("The weights of a row do not sum to one; negative ones are orange.");
   }
-  if (first) told.push(`The last ${MAX_POSITIONS} positions are shown.`);
-  return told;
+  if (first) notes.push(`The last ${MAX_POSITIONS} positions are shown.`);
+  return notes;
 }
 
 export function renderAttention(state) {

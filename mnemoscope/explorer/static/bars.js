@@ -21,8 +21,8 @@ function chooseTokens(probabilities) {
 function describeOracle(names, [name, exact]) {
   if (!exact) return `${name}: none fits`;
   const possible = exact.map((p, token) => [p, token]).filter(([p]) => p > 0);
-  const told = possible.map(([p, token]) => `${names[token]} ${formatPercent(p)}`);
-  return `${name}: ${told.join(", ")}`;
+  const shares = possible.map(([p, token]) => `${names[token]} ${formatPercent(p)}`);
+  return `${name}: ${shares.join(", ")}`;
 }
 
 /** The first oracle is a line across the bar, the second a small triangle. */
@@ -55,7 +55,7 @@ export function drawBars(title, names, probabilities, oracles, marks) {
   const shown = chooseTokens(probabilities);
   const height = TOP + ROW * shown.length;
   const best = probabilities.indexOf(Math.max(...probabilities));
-  const says = `${title}: the model says ${names[best]} (${formatPercent(probabilities[best])})`;
+  const label = `${title}: the model says ${names[best]} (${formatPercent(probabilities[best])})`;
   const rows = shown.map((token, i) => drawRow(names[token], probabilities[token], {
     y: TOP + ROW * i,
     isBest: token === best,
@@ -68,7 +68,7 @@ export function drawBars(title, names, probabilities, oracles, marks) {
     width: WIDTH,
     height,
     role: "img",
-    "aria-label": [says, ...oracles.map((oracle) => describeOracle(names, oracle))].join(". "),
+    "aria-label": [label, ...oracles.map((oracle) => describeOracle(names, oracle))].join(". "),
     class: "answer",
   };
   return s("svg", attributes, s("text", { x: 0, y: 14, class: "head" }, title), rows);

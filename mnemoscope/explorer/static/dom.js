@@ -59,15 +59,15 @@ export function moveBetweenCells(event) {
   }
   const row = cell.parentElement;
   const column = [...row.children].indexOf(cell);
-  const neighbours = {
+  const neighbors = {
     ArrowLeft: cell.previousElementSibling,
     ArrowRight: cell.nextElementSibling,
     ArrowUp: row.previousElementSibling?.children[column],
     ArrowDown: row.nextElementSibling?.children[column],
   };
-  if (!(event.key in neighbours)) return;
+  if (!(event.key in neighbors)) return;
   event.preventDefault();
-  const next = neighbours[event.key];
+  const next = neighbors[event.key];
   if (!next?.matches("td[data-row]")) return;
   cell.tabIndex = -1;
   next.tabIndex = 0;

@@ -10,7 +10,8 @@
 //                 null for nothing), isTurned (whether queries and keys are turned)
 //
 // To add one, add it here, and list it in SUPPORT of pack.py, which refuses all others. An entry
-// also has what the walk writes: `says`, how one number came about, and `written`, a formula.
+// also has what the walk writes: `explain` or `explanation`, how one number came about, and
+// `written`, a formula.
 
 import { softmax } from "matrix.js";
 import { parameterRows } from "parameters.js";
@@ -24,17 +25,21 @@ const geluNew = (x) => x * (1 + Math.tanh(bend(x))) / 2;
 const silu = (x) => x / (1 + Math.exp(-x));
 
 export const ACTIVATIONS = {
-  relu: { apply: relu, says: "Nothing below zero passes." },
-  linear: { apply: (x) => x, says: "Everything passes as it is." },
-  gelu: { apply: gelu, says: "gelu(x) = x (1 + erf(x / √2)) / 2." },
-  gelu_new: { apply: geluNew, says: "gelu_new(x) = x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2." },
-  silu: { apply: silu, says: "silu(x) = x / (1 + exp(−x))." },
+  relu: { apply: relu, explanation: "Nothing below zero passes." },
+  linear: { apply: (x) => x, explanation: "Everything passes as it is." },
+  gelu: { apply: gelu, explanation: "gelu(x) = x (1 + erf(x / √2)) / 2." },
+  gelu_new: {
+    apply: geluNew,
+    explanation: "gelu_new(x) = x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.",
+  },
+  silu: { apply: silu, explanation: "silu(x) = x / (1 + exp(−x))." },
 };
 
 const clip = (row) => row.map(relu);
-const sayShare = (score, seen) => `exp(${score}) / sum of exp over the ${seen} positions it sees.`;
-const sayScore = (score) => `The score ${score} itself.`;
-const sayClipped = (score) => `The score ${score} if it is above zero, else zero.`;
+const explainShare = (score, seen) =>
+  `exp(${score}) / sum of exp over the ${seen} positions it sees.`;
+const explainScore = (score) => `The score ${score} itself.`;
+const explainClipped = (score) => `The score ${score} if it is above zero, else zero.`;
 
 export const ATTENTION = {
   softmax: {
@@ -42,21 +47,21 @@ export const ATTENTION = {
     hidden: -Infinity,
     pattern: softmax,
     sumsToOne: true,
-    says: sayShare,
+    explain: explainShare,
   },
   linear: {
     isScaled: false,
     hidden: 0,
     pattern: (row) => row,
     sumsToOne: false,
-    says: sayScore,
+    explain: explainScore,
   },
   relu: {
     isScaled: true,
     hidden: 0,
     pattern: clip,
     sumsToOne: false,
-    says: sayClipped,
+    explain: explainClipped,
   },
 };
 
@@ -68,7 +73,7 @@ export const NORMS = {
 const learned = ({ params }, length) => parameterRows(params["pos_embed.W_pos"]).slice(0, length);
 const fixed = ({ config }, length) => waves(config.d_model, length);
 
-function sayWave({ d_model: dModel }, i, j) {
+function explainWave({ d_model: dModel }, i, j) {
   const { isSine, angle } = waveAt(dModel, i, j);
   const wave = isSine ? "sin" : "cos";
   return `${wave}(${angle.toFixed(4)}): position ${i} as a wave. It is fixed, not learned.`;
@@ -79,7 +84,7 @@ export const POSITIONS = {
     isTurned: false,
     vectors: learned,
     written: "rows of W_pos",
-    says: (_, i, j) => `W_pos[${i},${j}]: training put it there.`,
+    explain: (_, i, j) => `W_pos[${i},${j}]: training put it there.`,
   },
   none: { isTurned: false, vectors: () => null },
   rotary: { isTurned: true, vectors: () => null },
@@ -87,6 +92,6 @@ export const POSITIONS = {
     isTurned: false,
     vectors: fixed,
     written: "sines and cosines of positions",
-    says: sayWave,
+    explain: explainWave,
   },
 };

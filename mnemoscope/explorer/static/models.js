@@ -44,14 +44,14 @@ function drawSeed(state, name, seed, value, height) {
   const isOpened = run.opened.includes(seed);
   const isChosen = seed === state.view.seed;
   const isFinite = typeof value === "number";
-  const told = `seed ${seed}: ${name} ${isFinite ? value.toPrecision(3) : "diverged"}`;
+  const label = `seed ${seed}: ${name} ${isFinite ? value.toPrecision(3) : "diverged"}`;
   const bar = h("span", { style: `height:${isFinite ? Math.round(100 * height) : 0}%` });
   return button(`seed-${name}-${seed}`, bar, () => pickSeed(state, seed), {
     disabled: !isOpened,
     class: `seed ${isChosen ? "chosen" : ""} ${run.carried.includes(seed) ? "framed" : ""}`,
     "aria-pressed": isChosen,
-    title: isOpened ? told : `${told} (not in this file)`,
-    "aria-label": told,
+    title: isOpened ? label : `${label} (not in this file)`,
+    "aria-label": label,
   });
 }
 

@@ -31,6 +31,6 @@ export function renderParity({ runs }) {
     role: "status",
   };
   const far = worst.toExponential(1);
-  const told = `computed here; at most ${far} from Python on ${differences.length} prompts`;
-  put(byId("badge"), h("span", attributes, isGood ? "✓ " : "✗ ", told));
+  const message = `computed here; at most ${far} from Python on ${differences.length} prompts`;
+  put(byId("badge"), h("span", attributes, isGood ? "✓ " : "✗ ", message));
 }

@@ -28,8 +28,8 @@ function walkEmbedding(walk) {
     const lines = [table, compute(walk, "X", "rows of W_E", start, fromTable)];
     return { title: "Look up tokens", lines };
   }
-  const { written, says } = POSITIONS[config.positions];
-  const fromPosition = deriveByNote((i, j) => says(config, i, j));
+  const { written, explain } = POSITIONS[config.positions];
+  const fromPosition = deriveByNote((i, j) => explain(config, i, j));
   const lines = [
     table,
     compute(walk, "E", "rows of W_E", embed, fromTable),

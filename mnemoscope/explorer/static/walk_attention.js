@@ -69,11 +69,11 @@ function walkScores(walk, tag, values, queries, keys) {
 }
 
 function derivePattern({ config }, { scores }, forced) {
-  const { says } = ATTENTION[config.attention];
+  const { explain } = ATTENTION[config.attention];
   return deriveByNote((i, j) => {
     if (forced?.[i]) return FORCED;
     if (config.causal && j > i) return MASKED;
-    return says(scores[i][j].toFixed(4), config.causal ? i + 1 : scores.length);
+    return explain(scores[i][j].toFixed(4), config.causal ? i + 1 : scores.length);
   });
 }
 

@@ -22,7 +22,7 @@ function walkPlainHidden(walk, values, input, tag, mlp) {
   const bias = namedBias(walk, `b_in${tag}`, `${mlp}.b_in`);
   const formula = applied(config.act, `H${tag}`);
   const cell = deriveSum([[`H${tag}`, values.pre]]);
-  const derive = deriveAfter(cell, applied(config.act, "sum"), kind.apply, kind.says);
+  const derive = deriveAfter(cell, applied(config.act, "sum"), kind.apply, kind.explanation);
   return [
     learn(`W_in${tag}`, weight),
     projected(walk, `H${tag}`, input.values, input.name, weight, `W_in${tag}`, bias, values.pre),
@@ -45,7 +45,7 @@ function walkGatedHidden(walk, values, input, tag, mlp) {
     return {
       terms: [[label, kind.apply(values.pre[i][j]), values.linear[i][j]]],
       addends: bias ? [[`${bias.name}[${j}]`, bias.values[j]]] : [],
-      note: `${nameCell(`H${tag}`, i, j)} = ${values.pre[i][j].toFixed(4)}. ${kind.says}`,
+      note: `${nameCell(`H${tag}`, i, j)} = ${values.pre[i][j].toFixed(4)}. ${kind.explanation}`,
     };
   };
   const project = (name, matrix, weightName, rows) =>

@@ -15,11 +15,12 @@ from mnemoscope.explorer import build_page, pack_run
 from mnemoscope.explorer.featured import describe_featured, featured_runs
 from mnemoscope.report.requested_files import writing
 from mnemoscope.report.site.extra import ExtraPage, load_extra_pages, load_statements
-from mnemoscope.report.site.rows import SHOWN_SCALES, claim_row, rows_with_figures
+from mnemoscope.report.site.rows import claim_row, rows_with_figures
 from mnemoscope.store import Store
 from mnemoscope.studies.discover import STUDIES
 from mnemoscope.studies.ledger_files import read_ledgers
 from mnemoscope.studies.presentation import load_page
+from mnemoscope.studies.scales import ABOUT, LARGEST_FIRST
 from mnemoscope.training.run import Run
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
         "explorer": bool(explored),
         "extra": list(extra),
         "studies": STUDIES,
-        "scales": SHOWN_SCALES,
+        "scales": LARGEST_FIRST,
+        "about": ABOUT,
         "verdicts": list(VERDICTS),
         "colors": css_variables(),
     }
@@ -66,14 +68,14 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
         for test in study.tests
     ]
     overview = templates.get_template("index.html")
-    write("index.html", overview.render(rows=rows, books=ledgers, counts=counts, **common))
+    write("index.html", overview.render(rows=rows, counts=counts, **common))
     for name, study in STUDIES.items():
         tell(f"the page of {name}")
         page = templates.get_template("study.html").render(
             study=study,
             words=load_page(study),
             rows=rows_with_figures(study, store.folder, ledgers[name]),
-            books=ledgers[name],
+            ledgers=ledgers[name],
             counts=counts[name],
             statements=load_statements(study),
             **common,
