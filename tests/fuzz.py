@@ -34,8 +34,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.report.claim_figures import claim_figures
-from mnemoscope.studies.claims import Finding, Plots
 from mnemoscope.studies.library.remember.drawings import DRAWINGS
+from mnemoscope.studies.plot_data import Plots
+from mnemoscope.studies.runner import Finding
+from mnemoscope.verdicts.record import Provenance, Record
 
 SECONDS = 30  # the longest that one input may take
 
@@ -50,14 +52,10 @@ def calm() -> Iterator[None]:
         raise UserError("this would train")
 
     def judged(*_: Any) -> Finding:
-        return Finding(
-            verdict="undecided",
-            value=None,
-            interval=None,
-            seeds=0,
-            failed_seeds=0,
-            sentence="not judged here",
+        nowhere = Provenance(
+            date="t", command="c", hardware="h", versions={}, code="c", criterion="c"
         )
+        return Finding(record=Record(parts={}, why_not="not judged here", provenance=nowhere))
 
     with TemporaryDirectory() as empty, warnings.catch_warnings(), ExitStack() as stack:
         stack.enter_context(
@@ -67,11 +65,11 @@ def calm() -> Iterator[None]:
             "execution.local.fit": trains,
             "execution.local.programs": MagicMock(),
             "training.profile.profile": trains,
-            "studies.evidence.Evidence.finding": judged,
+            "studies.runner.measure_claim": judged,
             "studies.evidence.Evidence.run": MagicMock(),
             "studies.library.memories.optimized.errors": lambda cell, seeds: np.zeros(len(seeds)),
             "execution.machine.use_all_devices": MagicMock(),
-            "report.find_ledgers.published": lambda: Path(empty),
+            "studies.ledger_files.published_folder": lambda: Path(empty),
             "cli.visualize.open_in_browser": MagicMock(),
         }.items():
             stack.enter_context(patch(f"mnemoscope.{name}", instead))

@@ -9,14 +9,15 @@ from typing import Any
 from mnemoscope.core.strict import Strict
 from mnemoscope.execution import local
 from mnemoscope.models import Init, ModelConfig
-from mnemoscope.report import find_ledgers
 from mnemoscope.store import Store
-from mnemoscope.studies.claims import Finding
 from mnemoscope.studies.library.memories.optimized import Cell
 from mnemoscope.studies.presentation import Panel
+from mnemoscope.studies.published import published_folder
 from mnemoscope.tasks import Bigrams, Corpus, Cycle, Facts, Hops, Permutation
 from mnemoscope.training.optimizers import SGD, Adam
 from mnemoscope.training.spec import Spec
+from mnemoscope.verdicts.claim import Part
+from mnemoscope.verdicts.record import Provenance, Record, unit_values
 
 SPEC = Spec(
     task=Permutation(n_symbols=2),
@@ -83,14 +84,13 @@ def configurations() -> dict[str, tuple[type[Strict], Any]]:
         body = json.loads(Spec(task=task).model_dump_json()) | release
         found[f"Spec {task.kind}"] = Spec, body  # type: ignore[attr-defined]
     square = ModelConfig(init=Init(identity=("*.W_Q",)), d_model=4, n_heads=1)
-    finding = Finding(
-        verdict="partly",
-        value=1.0,
-        interval=(0.0, 2.0),
-        seeds=8,
-        failed_seeds=0,
-        sentence="so",
+    share = Part(name="a", kind="share", measures="share of seeds")
+    record = Record(
+        parts={"a": {"plain": unit_values([1.0, 0.0])}},
         by_seed={"a": (1.0,)},
+        provenance=Provenance(
+            date="t", command="c", hardware="h", versions={}, code="c", criterion="c"
+        ),
     )
     more = (
         wide,
@@ -101,7 +101,8 @@ def configurations() -> dict[str, tuple[type[Strict], Any]]:
         CORPUS,
         Cell(),
         Panel(series=("a",), axis="b"),
-        finding,
+        share,
+        record,
     )
     for each in more:
         found[f"{type(each).__name__} {len(found)}"] = (
@@ -119,12 +120,10 @@ def papers() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for study in ("birth", "memories"):
         for part in ("", ".evidence", ".pictures"):
-            body = json.loads(
-                (find_ledgers.published() / "full" / f"{study}{part}.json").read_text()
-            )
+            body = json.loads((published_folder() / "full" / f"{study}{part}.json").read_text())
             if not part:
                 drawn = json.loads(
-                    (find_ledgers.published() / "full" / f"{study}.pictures.json").read_text()
+                    (published_folder() / "full" / f"{study}.pictures.json").read_text()
                 )
                 keep = [claim["id"] for claim in body["claims"] if claim["id"] in drawn][:2]
                 body |= {

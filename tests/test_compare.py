@@ -1,61 +1,54 @@
-"""Two ledgers side by side: the same verdicts, other verdicts,
-and how near values and seeds are.
-"""
-
-import json
+"""Two ledgers side by side: the same verdicts, other verdicts, and whether the numbers agree."""
 
 import pytest
-from mnemoscope.report.find_ledgers import published
+from criteria import hits, record_of
 
 from mnemoscope.cli import ledgers
 from mnemoscope.core.errors import UserError
+from mnemoscope.studies.discover import all_claims
+from mnemoscope.studies.published import published_folder
+from mnemoscope.verdicts.evidence_file import write_evidence
+from mnemoscope.verdicts.ledger import Ledger, make_entry
 
-SAME = {"F4": [1.0, 2.0, 3.0]}
-
-
-def entry(name, verdict, value, interval):
-    told = {
-        "id": name,
-        "statement": "s",
-        "source_figure": "f",
-        "criterion": "c",
-        "seeds": 3,
-        "failed_seeds": 0,
-        "sentence": ".",
-    }
-    return told | {"verdict": verdict, "value": value, "interval": interval}
+STUDY = "walk"
 
 
-def write(folder, claims, by_seed):
-    (folder / "full").mkdir(parents=True)
-    body = {
-        "study": "facts",
-        "scale": "full",
-        "command": "c",
-        "hardware": folder.parent.name,
-        "versions": {},
-        "finished": "t",
-    }
-    (folder / "full/facts.json").write_text(json.dumps(body | {"claims": claims}))
-    (folder / "full/facts.evidence.json").write_text(
-        json.dumps({name: {"x": x} for name, x in by_seed.items()})
+def record(learned, of, loss=1e-5):
+    """What W1 measures, where so many of so many seeds learn."""
+    parts = {"learns": hits(learned, of), "cross-entropy": [loss] * of}
+    return record_of(parts, by_seed={"abc": tuple(hits(learned, of))})
+
+
+def write(folder, scale="full", **records):
+    """A ledger of these records, as another store has it."""
+    (folder / scale).mkdir(parents=True, exist_ok=True)
+    claims = all_claims()[STUDY]
+    ledger = Ledger(
+        study=STUDY,
+        scale=scale,
+        command="c",
+        hardware=folder.parent.name,
+        versions={},
+        finished="2026-11-19T00:00:00Z",
+        claims=tuple(make_entry(claims[name], each) for name, each in records.items()),
     )
+    (folder / scale / f"{STUDY}.json").write_text(ledger.model_dump_json())
+    (folder / scale / f"{STUDY}.evidence.json").write_text(write_evidence(records))
     return folder
 
 
 @pytest.fixture
-def told(tmp_path, capsys):
-    """What `compare` says of a ledger with F4 and F5 and another one."""
-    write(
-        tmp_path / "mine/ledger",
-        [entry("F4", "reproduced", 1.0, [0.9, 1.0]), entry("F5", "partly", 0.5, [0.4, 0.6])],
-        SAME,
-    )
+def compared(tmp_path, capsys, monkeypatch):
+    """What `compare` says of these ledgers; the second is published, or another store's."""
 
-    def compare(*claims, by_seed=SAME):
-        other = write(tmp_path / "theirs/ledger", claims, by_seed)
+    def compare(mine, theirs, scale="full"):
+        write(tmp_path / "mine/ledger", scale, **mine)
+        other = write(tmp_path / "theirs/ledger", "full", **theirs)
+        monkeypatch.setattr("mnemoscope.studies.ledger_files.published_folder", lambda: other)
+        monkeypatch.setattr("mnemoscope.studies.published.published_folder", lambda: other)
+        given = other if scale == "full" else None
         try:
-            ledgers.compare("facts", other=other, store=tmp_path / "mine")
+            ledgers.compare(STUDY, scale=scale, other=given, store=tmp_path / "mine")
         except SystemExit as end:
             return end.code, capsys.readouterr().out
         return 0, capsys.readouterr().out
@@ -63,57 +56,61 @@ def told(tmp_path, capsys):
     return compare
 
 
-def test_the_same_verdicts(told):
-    code, out = told(
-        entry("F5", "partly", 0.7, [0.55, 0.8]), entry("F4", "reproduced", 1.00001, [1.0, 1.1])
-    )
+def test_the_same_verdicts(compared):
+    code, out = compared({"W1": record(40, 40)}, {"W1": record(60, 60)})
     assert code == 0
-    assert "the same verdict on all 2 claims" in out
-    lines = [
-        [cell.strip() for cell in line.split("│")[6:8]]
-        for line in out.splitlines()
-        if line.startswith("│")
-    ]
-    assert lines == [["the same to four digits", "3 of 3"], ["intervals overlap", "-"]]
+    assert "the same verdict on all 1 claims" in out
+    assert "agrees" in out
+    assert "40 of 40" in out  # the same seeds say the same
 
 
-def test_another_verdict_is_named_and_is_the_exit_code(told):
-    code, out = told(
-        entry("F4", "refuted", 0.2, [0.1, 0.3]),
-        entry("F5", "undecided", None, None),
-        by_seed={"F4": [1.005, 2.5, 3.5]},
-    )
+def test_another_verdict_is_named_and_is_the_exit_code(compared):
+    code, out = compared({"W1": record(40, 40)}, {"W1": record(0, 40)})
     assert code == 1
-    assert "verdicts differ: F4, F5" in out
-    assert "intervals apart" in out
-    assert "1 of 3" in out  # 1.005 is within a hundredth of 1
-    assert "not measured twice" in out
+    assert "verdicts differ: W1" in out
+    assert "differs" in out
+    assert "0 of 40" in out
 
 
-def test_claims_that_one_ledger_lacks_are_left_out(told):
-    code, out = told(entry("F4", "reproduced", 1.0, [1.0, 1.0]))
+def test_claims_that_one_ledger_lacks_are_left_out(compared):
+    one = {"W1": record(40, 40), "W2": record_of({"answers": hits(40, 40)})}
+    code, out = compared(one, {"W1": record(40, 40)})
     assert (code, "the same verdict on all 1 claims" in out) == (0, True)
 
 
-def test_seeds_are_not_put_beside_others(told):
-    """Of three seeds two have an outcome: which ones, nobody can tell."""
-    code, out = told(entry("F4", "reproduced", 1.0, [1.0, 1.0]), by_seed={"F4": [1.0, 3.0]})
-    assert (code, " of " in out.splitlines()[-3]) == (0, False)
+def test_two_ledgers_of_other_claims(compared):
+    other = {"W2": record_of({"answers": hits(40, 40)})}
+    with pytest.raises(UserError, match="the two full ledgers of walk have no claim in common"):
+        compared({"W1": record(40, 40)}, other)
 
 
-def test_two_ledgers_of_other_claims(told):
-    with pytest.raises(UserError, match="the two full ledgers of facts have no claim in common"):
-        told(entry("F1", "reproduced", 1.0, [1.0, 1.0]))
+def test_quick_is_put_beside_what_is_published(compared):
+    """Verdicts may differ there: what is asked is whether this machine measures the same."""
+    mine = {
+        "W1": record(8, 8),
+        "W2": record_of({"answers": hits(8, 8)}),
+        "W5": record_of({"last token": hits(8, 8), "trained without attention": hits(8, 8)}),
+    }
+    theirs = {
+        "W1": record(40, 40),
+        "W2": record_of({"answers": hits(40, 40)}),
+        "W5": record_of({"last token": hits(0, 40), "trained without attention": hits(40, 40)}),
+    }
+    code, out = compared(mine, theirs, scale="quick")
+    assert code == 0
+    # W1 trains too short at quick to be compared; of the other claims nothing was measured
+    assert "In all: 1 agree, 1 differ, 1 not comparable, 4 not measured." in out
+    assert "W1: quick trains a fifth as long" in out
 
 
 def test_without_two_ledgers_there_is_nothing_to_compare(tmp_path):
     with pytest.raises(UserError, match="no two quick ledgers of all: one in"):
         ledgers.compare(scale="quick", store=tmp_path)
-    with pytest.raises(UserError, match="no two full ledgers of facts: one in"):
-        ledgers.compare("facts", store=tmp_path)  # the published one is not put beside itself
+    with pytest.raises(UserError, match="no two full ledgers of walk: one in"):
+        ledgers.compare("walk", store=tmp_path)  # the published one is not put beside itself
 
 
 def test_the_published_ledgers_of_two_devices_agree(tmp_path, capsys):
     """results/cpu holds what two cores of a CPU said of claims that results/full has from a GPU."""
-    ledgers.compare(other=published() / "cpu", store=tmp_path)
+    ledgers.compare(other=published_folder() / "cpu", store=tmp_path)
     assert capsys.readouterr().out.count("the same verdict on all") >= 3

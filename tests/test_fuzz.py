@@ -32,8 +32,10 @@ from mnemoscope.report.ledger_tables import markdown
 from mnemoscope.store import Damage, Store
 from mnemoscope.store.checksums import sha256
 from mnemoscope.store.schema import put_with_checksum
+from mnemoscope.studies.plot_data import AttentionMap, Curve
 from mnemoscope.tasks import Corpus, Cycle
 from mnemoscope.training.spec import Spec
+from mnemoscope.verdicts.ledger import Entry, Ledger
 
 HOME = Path(mnemoscope.__file__).parent
 FEW = {
@@ -335,13 +337,15 @@ def test_markdown_of_a_ledger_holds_no_tags():
     entry = Entry(
         id=bad,
         statement=bad,
-        source_figure=bad,
+        published=bad,
         criterion=bad,
         verdict="partly",
+        firm=False,
         value=None,
         interval=None,
-        seeds=0,
-        failed_seeds=0,
+        unit=bad,
+        units=0,
+        failed=0,
         sentence=bad,
     )
     book = Ledger(
@@ -387,9 +391,8 @@ def test_half_a_character_is_no_text():
 
 
 def test_dollars_in_names_are_no_formulas():
-    from mnemoscope.studies.claims import Plots
-
     from mnemoscope.report.claim_figures import claim_figures, svg
+    from mnemoscope.studies.plot_data import Plots
     from mnemoscope.studies.presentation import Panel
 
     panel = [Panel(series=("*",), axis="x"), Panel(series=("*",), axis="x", kind="curves")]

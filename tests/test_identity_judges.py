@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import jax
 import numpy as np
+from criteria import claim_of
 from test_identity import SPEC
 from test_identity_store import other_program
 from test_studies import Watch
@@ -12,9 +13,9 @@ from test_studies import Watch
 from mnemoscope.core import fingerprint
 from mnemoscope.core.fingerprint import code_of
 from mnemoscope.execution.local import load_or_train
-from mnemoscope.studies.claims import Claim, ClaimTest, Condition, Study
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.runner import finding_key, judging_fingerprint, run_study
+from mnemoscope.studies.study import ClaimTest, Condition, Study
 from mnemoscope.training.loop import fit
 
 # ---- measures and judges
@@ -34,15 +35,23 @@ def test_measures_are_kept_by_function_and_not_by_name():
     assert evidence.measure("a", partial(scaled, 4.0)).tolist() == [4.0] * 8
 
 
-def judge_text(verdict, helper="1.0"):
+ONE = {
+    "name": "number",
+    "kind": "exact",
+    "measures": "a number",
+    "holds": "[1, inf)",
+    "fails": "(-inf, 1)",
+}
+
+
+def judge_text(factor, helper="1.0"):
     return f"""
-from mnemoscope.studies.claims import Outcome
+from mnemoscope.studies.measurement import Measurement
 def helper():
     '''A docstring.'''
     return {helper}
 def judge(evidence):
-    value = helper()
-    return Outcome({verdict!r}, value, (value, value), "So it is.")
+    return Measurement({{"number": {factor} * helper()}})
 """
 
 
@@ -53,7 +62,7 @@ def judge_from(text):
 
 
 def study_of(judge):
-    claim = Claim(id="P1", statement="s", source_figure="f", criterion="c")
+    claim = claim_of(ONE, id="P1")
     return Study(
         name="planted",
         title="t",
@@ -67,10 +76,10 @@ def test_a_changed_judge_from_outside_judges_anew(store):
     """Its own code, its helpers' and their constants count; comments and docstrings do not."""
     seen = []
     for text in (
-        judge_text("reproduced"),
-        judge_text("reproduced").replace("A docstring.", "Another docstring.") + "# a comment\n",
-        judge_text("refuted"),
-        judge_text("refuted", helper="0.5"),
+        judge_text("1.0"),
+        judge_text("1.0").replace("A docstring.", "Another docstring.") + "# a comment\n",
+        judge_text("0.5"),
+        judge_text("0.5", helper="0.5"),
     ):
         watch = Watch()
         entry = run_study(study_of(judge_from(text)), "quick", store, "c", watcher=watch).claims[0]
@@ -78,8 +87,8 @@ def test_a_changed_judge_from_outside_judges_anew(store):
     assert seen == [
         ("reproduced", 1.0, True),
         ("reproduced", 1.0, False),
-        ("refuted", 1.0, True),
         ("refuted", 0.5, True),
+        ("refuted", 0.25, True),
     ]
 
 
@@ -143,11 +152,11 @@ def test_editing_one_study_judges_only_that_one_anew(store, monkeypatch):
 def test_a_finding_rests_on_the_program_that_trained(store, monkeypatch):
     study = Study(
         **{
-            **vars(study_of(judge_from(judge_text("reproduced")))),
+            **vars(study_of(judge_from(judge_text("1.0")))),
             "conditions": lambda scale: {"a": Condition(SPEC, 8)},
         }
     )
-    test = ClaimTest(study.tests[0].claim, ("a",), study.tests[0].judge)
+    test = ClaimTest(study.tests[0].claim, ("a",), study.tests[0].measure)
     conditions = study.conditions("quick")
     before = finding_key(study, test, "quick", conditions, store)
     load_or_train(store, SPEC, range(8))
