@@ -92,5 +92,5 @@ def measure_built_models(evidence: Evidence) -> Measurement:
             parts[f"{kind}: parameters, S = {size}"] = counts[-1]
             curves[f"{kind}: S = R = {size}"] = Curve.over_seeds(widths, accuracy)
             by_seed[f"{kind}, S = {size}, d = {widths[-1]}"] = accuracy[:, -1]
-        parts[f"{kind}: power"] = fit_powers(np.square(sizes), np.stack(counts))
+        parts[f"{kind}: power"] = fit_powers(np.square(sizes).astype(float), np.stack(counts))
     return Measurement(parts, by_seed, Plots(curves=curves))

@@ -133,9 +133,9 @@ def measure_exponents(evidence: Evidence) -> Measurement:
     # with room for everything, an input is answered wrongly if it was never drawn
     unseen = _unseen(zipf(MANY, 2.0), MANY_SAMPLES)
     grids, ratio = _filled(errors, joint)
-    parts = {name: _slopes(WIDTHS, by_trial[:, i]) for i, name in enumerate(NAMES)}
+    parts = {name: _slopes(WIDTHS.astype(float), by_trial[:, i]) for i, name in enumerate(NAMES)}
     parts |= {
-        "samples": _slopes(MANY_SAMPLES, unseen[None]),
+        "samples": _slopes(MANY_SAMPLES.astype(float), unseen[None]),
         "least of the sum": ratio.min(),
         "most of the sum": ratio.max(),
     }
