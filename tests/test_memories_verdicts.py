@@ -212,7 +212,7 @@ def test_exponents_of_which_none_holds(monkeypatch):
 
 
 def test_a_trials_slope_is_that_of_its_mean_error(monkeypatch):
-    """Not the mean of its draws' slopes: a draw that errs at one width counts as much as it errs."""
+    """Not the mean of its draws' slopes: draws that err much weigh more."""
     planted_errors(monkeypatch, -1.0, -0.25, spread=0.3)
     monkeypatch.setitem(exponents.DRAWS, "full", 50)
     widths = exponents.WIDTHS.astype(float)
@@ -222,9 +222,6 @@ def test_a_trials_slope_is_that_of_its_mean_error(monkeypatch):
     entry = judged("M6")
     assert entry.value == pytest.approx(expected, rel=1e-6)
     assert entry.value > -0.95, "draws that err most decide the mean"
-
-
-ROW = {"a larger rate": 1, "a smaller batch": 1, "Adam": 1}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from mnemoscope.core.strict import Strict
-from mnemoscope.studies.study import Study
 from mnemoscope.studies.folder import read_toml
+from mnemoscope.studies.study import Study
 
 
 class Panel(Strict):
