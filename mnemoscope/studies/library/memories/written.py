@@ -123,37 +123,40 @@ def measure_sums(evidence: Evidence) -> Measurement:
     return Measurement(parts, by_seed)
 
 
-def _through_layers(seed: Array) -> Float[Array, "way"]:
-    """Recall after one population step from W = 0 below a fixed later layer G, scores u_y . G(W e).
+Layer = Callable[[Array], Array]
 
-    Of three ways: below a linear layer, below a feed-forward layer (both from the automatic
-    derivative, so that what is written is the gradient that comes through G), and below the linear
-    layer with the outputs' own vectors written.
+
+def _recall_below(layer: Layer, e: Float[Array, "x d"], u: Float[Array, "x d"]) -> Array:
+    """Recall after one population step from W = 0 below a later layer, scores u_y . layer(W e).
+
+    The step is the automatic derivative, so that what is written is the gradient that comes through
+    the layer.
     """
+
+    def scores(w: Array) -> Array:
+        return layer(e @ w.T) @ u.T
+
+    def loss(w: Array) -> Array:
+        return -jnp.diagonal(jax.nn.log_softmax(scores(w), axis=1)).mean()
+
+    n, d = e.shape
+    step = -n * jax.grad(loss)(jnp.zeros((d, d)))  # of length N: own scores are of order 1
+    return (scores(step).argmax(axis=1) == jnp.arange(n)).mean()
+
+
+def _through_layers(seed: Array) -> Float[Array, "way"]:
+    """Recall after one step below a linear layer, below a feed-forward layer, and below the linear
+    layer if the outputs' own vectors are written."""
     e, u = _embeddings(D, D, seed)
-    every = jnp.arange(D)
-    p = jnp.full(D, 1 / D)
     for_linear, for_in, for_out = jax.random.split(jax.random.key(seed + 2**20), 3)
     v = jax.random.normal(for_linear, (D, D)) * D**-0.5
     v_in = jax.random.normal(for_in, (HIDDEN, D)) * D**-0.5
     v_out = jax.random.normal(for_out, (D, HIDDEN)) * HIDDEN**-0.5
-
-    def linear(w: Array) -> Array:
-        return e @ w.T @ v.T @ u.T
-
-    def feed_forward(w: Array) -> Array:
-        return jax.nn.gelu(e @ w.T @ v_in.T) @ v_out.T @ u.T
-
-    shares = []
-    for scores in (linear, feed_forward):
-
-        def loss(w: Array, scores: Callable[[Array], Array] = scores) -> Array:
-            return -jnp.diagonal(jax.nn.log_softmax(scores(w), axis=1)).mean()
-
-        step = -D * jax.grad(loss)(jnp.zeros((D, D)))  # of length N: own scores are of order 1
-        shares.append((scores(step).argmax(axis=1) == every).mean())
-    own = linear(step_from_zero(e, u, every, p))
-    return jnp.stack([*shares, (own.argmax(axis=1) == every).mean()])
+    linear = _recall_below(lambda x: x @ v.T, e, u)
+    feed_forward = _recall_below(lambda x: jax.nn.gelu(x @ v_in.T) @ v_out.T, e, u)
+    every = jnp.arange(D)
+    own = step_from_zero(e, u, every, jnp.full(D, 1 / D))
+    return jnp.stack([linear, feed_forward, recalled(own, e, u @ v, every).mean()])
 
 
 def measure_backward_step(evidence: Evidence) -> Measurement:
