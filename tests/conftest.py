@@ -82,7 +82,6 @@ if find_spec("hypothesis"):
 # the files that take longest go first, so that no worker is left with one of them at the end
 LONGEST = (
     "hops",
-    "facts",
     "identity_store",
     "identity",
     "birth",
@@ -96,6 +95,7 @@ LONGEST = (
     "capacity",
     "loss",
     "memories",
+    "facts_stored",
     "site",
     "induction",
     "resume",
@@ -104,6 +104,7 @@ LONGEST = (
     "noise",
     "gradients",
     "profile",
+    "facts",
     "studies",
     "fuzz",
     "identity_judges",

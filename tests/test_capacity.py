@@ -4,6 +4,7 @@ cells of the grid against NumPy.
 
 from functools import partial
 
+import grid_plain
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +17,7 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.studies.bisection import largest
 from mnemoscope.studies.library.memories import capacity as memories
+from mnemoscope.studies.library.memories import optimized as memory_grid
 from mnemoscope.studies.library.memories.capacity import (
     Memory,
     answered,
@@ -74,7 +76,7 @@ def test_all_pairs_stored_is_what_exhaustive_search_finds(monkeypatch, guess):
     limits = [15, 0, 1, 19, 7]
     rooms = planted(monkeypatch, limits)
     every = [[n for n in range(1, 21) if n <= limit] for limit in limits]
-    assert capacity(Memory(), 5, guess, 20, resolution=0.0).tolist() == [
+    assert capacity(Memory(), range(5), guess, 20, resolution=0.0).tolist() == [
         max(stored, default=0) for stored in every
     ]
     assert set(rooms) == {20}
@@ -82,7 +84,7 @@ def test_all_pairs_stored_is_what_exhaustive_search_finds(monkeypatch, guess):
 
 def test_a_memory_that_fills_its_room_gets_more(monkeypatch):
     rooms = planted(monkeypatch, [3, 2, 11])
-    assert capacity(Memory(), 3, 2, 3, resolution=0.0).tolist() == [3, 2, 11]
+    assert capacity(Memory(), range(3), 2, 3, resolution=0.0).tolist() == [3, 2, 11]
     assert sorted(set(rooms)) == [3, 6, 12]
 
 
@@ -95,7 +97,7 @@ def test_the_capacity_found_is_the_edge(monkeypatch, level):
     monkeypatch.setattr(
         memories, "map_over_seeds", lambda f, n: asked.append(map_over_seeds(f, n)) or asked[-1]
     )
-    found = capacity(memory, 4, guess=6, room=24, resolution=0.0)
+    found = capacity(memory, range(4), guess=6, room=24, resolution=0.0)
     (ask,) = asked
     assert ask((np.arange(4), found)).all()
     assert not ask((np.arange(4), found + 1)).any()
@@ -104,7 +106,7 @@ def test_the_capacity_found_is_the_edge(monkeypatch, level):
 
 def test_a_written_sum_is_whole_up_to_what_exhaustive_search_finds():
     d, room = 12, 40
-    for seed, found in enumerate(written_capacity(d, 4, room)):
+    for seed, found in enumerate(written_capacity(d, range(4), room)):
         keys = jax.random.split(jax.random.key(seed), 4)
         e, u = (np.asarray(random_unit_vectors(room, d, key=key), float) for key in keys[:2])
         whole = []
@@ -113,7 +115,7 @@ def test_a_written_sum_is_whole_up_to_what_exhaustive_search_finds():
             whole.append(all(np.argmax(u[:n] @ w @ e[x]) == x for x in range(n)))
         assert found == whole.index(False)
         assert 1 < found < room - 1
-    assert (written_capacity(d, 4, 2) == 2).all(), "no further than there is room"
+    assert (written_capacity(d, range(4), 2) == 2).all(), "no further than there is room"
 
 
 def test_an_answer_that_is_not_alone_at_the_top_is_wrong():
@@ -216,6 +218,56 @@ def test_a_cell_is_the_loop_it_says(optimizer):
         assert float(optimize(cell, 5)) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("norm", [False, True])
+def test_a_cell_is_that_of_a_second_program(norm, optimizer):
+    """`grid_plain` has no line of the package: gradients are written out by hand, also through the
+    division of W e_x by its length."""
+    cell = Cell(
+        d=8, lr=20.0, batch=8, samples=320, optimizer=optimizer, norm=norm, n_inputs=20, n_outputs=3
+    )
+    with jax.enable_x64(True):
+        train = jax.jit(partial(optimize, cell))
+        found = [float(train(seed)) for seed in (5, 6, 7)]
+        expected = []
+        for seed in (5, 6, 7):
+            params, draws = start(cell, seed)
+            e, u, w = (np.asarray(params[name], float) for name in "EUW")
+            trained = grid_plain.train(w, e, u, np.asarray(draws), cell.lr, norm, optimizer)
+            expected.append(grid_plain.error(trained, e, u, norm))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert len(set(expected)) == 3
+
+
+def test_the_second_programs_gradient_is_a_derivative():
+    """By differences, with and without the division."""
+    rng = np.random.default_rng(0)
+    e, u, w, way = (rng.normal(size=shape) for shape in ((6, 4), (3, 4), (4, 4), (4, 4)))
+    answers = np.arange(6) % 3
+
+    def loss(w, norm):
+        scores = grid_plain.read_out(w, e, u, norm)[0]
+        log_p = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        return -log_p[np.arange(6), answers].mean()
+
+    for norm in (False, True):
+        slope = (loss(w + 1e-6 * way, norm) - loss(w - 1e-6 * way, norm)) / 2e-6
+        gradient = grid_plain.gradient_of(w, e, u, answers, norm)
+        assert (gradient * way).sum() == pytest.approx(slope, rel=1e-6)
+
+
+def test_what_is_normalized_is_as_long_as_its_part_of_eps_says():
+    """Divided by sqrt(sum of squares + 1e-6): no mean is taken out, and a vector of length .001
+    keeps 1 / sqrt(2) of its length."""
+    cell = Cell(d=4, norm=True, n_inputs=1, n_outputs=4)
+    for length in (3.0, 1e-3):
+        w = jnp.diag(jnp.array([length, 0.0, 0.0, 0.0]))
+        params = {"E": jnp.eye(4)[:1], "U": jnp.eye(4), "W": w}
+        found = memory_grid.scores(cell, params, jnp.array([0]))
+        expected = length / np.sqrt(length**2 + 1e-6)
+        np.testing.assert_allclose(found[0], [expected, 0, 0, 0], rtol=1e-5)
+
+
 @pytest.mark.parametrize("change", [{}, {"batch": 16}, {"optimizer": "adam"}, {"norm": True}])
 def test_errors_by_rate_are_those_of_each_training(change):
     """Plain SGD follows its scores and never makes W; one training at a time does.
@@ -258,10 +310,13 @@ def test_options_of_a_cell_change_it():
 
 
 def test_the_grid_answers_and_refuses(capsys):
-    grid_command("grid", d=8, samples=640, seeds=3)
+    grid_command("grid", d=8, samples=640, seeds=8)
     out = capsys.readouterr().out
     assert out.startswith("error 0.")
-    assert "mean and 95% interval over seeds 42 to 44" in out
+    assert "mean and 95% interval over seeds 42 to 49" in out
+    grid_command("grid", d=8, samples=640, seeds=3)
+    out = capsys.readouterr().out
+    assert "mean over seeds 42 to 44; no interval: 3 units; 8 are needed" in out
     with pytest.raises(UserError, match="Cell: samples=100 is no multiple of batch=64"):
         grid_command("grid", samples=100)
     with pytest.raises(

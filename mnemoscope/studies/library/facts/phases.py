@@ -1,13 +1,13 @@
 """F4 and F5: what linear attention goes through while it learns facts, by rule and not by eye."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mnemoscope.core.axes import Bool, Int
-from mnemoscope.studies.claims import Curve, Outcome, Plots
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.statistics import mean_interval, share_interval, share_verdict
+from mnemoscope.studies.measurement import Measurement, among
+from mnemoscope.studies.plot_data import Curve, Plots
 from mnemoscope.tasks import Facts
 from mnemoscope.training.run import Run
 
@@ -77,88 +77,71 @@ def has_plateau(steps: Int[np.ndarray, "eval"], found: Phases) -> Bool[np.ndarra
     return np.array(hits, bool)
 
 
-def zero_loss(evidence: Evidence) -> Outcome:
+def measure_zero_loss(evidence: Evidence) -> Measurement:
     """F4: the loss over every fact at the end of training linear attention.
 
-    A seed does it if every fact is answered right and the loss is below .05 nats and still falling:
-    reproduced if at least 90% of seeds do, refuted if at most 10%, partly in between.
+    A seed does it if every fact is answered, the loss is below .05 nats and it is still falling.
     """
     run = evidence.run("linear")
     loss = run.metrics["loss, both"][run.finished]
     accuracy = run.metrics["accuracy"][run.finished]
-    half = loss.shape[1] // 2
     falling = loss[:, -1] < loss[:, -2]
-    does_it = (accuracy[:, -1] == 1) & (loss[:, -1] < END) & falling
-    verdict, share, interval = share_verdict(does_it)
-    mean, (low, high) = mean_interval(loss[:, -1])
-    sentence = (
-        f"After {run.spec.steps:,} steps the loss over every fact is "
-        f"{mean:.4f} [{low:.4f}, {high:.4f}] (half way {loss[:, half].mean():.2f}) "
-        f"and {accuracy[:, -1].mean():.1%} of the facts are answered right."
-    )
-    seeds = {"final loss": loss[:, -1], "accuracy": accuracy[:, -1]}
-    return Outcome(verdict, share, interval, sentence, seeds)
+    parts = {
+        "reaches zero": (accuracy[:, -1] == 1) & (loss[:, -1] < END) & falling,
+        "final loss": loss[:, -1],
+        "loss half way": loss[:, loss.shape[1] // 2],
+        "accuracy": accuracy[:, -1],
+    }
+    return Measurement(parts, {"final loss": loss[:, -1], "accuracy": accuracy[:, -1]})
 
 
-def _first_steps(steps: np.ndarray, where: Bool[np.ndarray, "seed eval"]) -> np.ndarray:
-    """The first step of a phase, for the seeds that have it."""
-    return np.array([steps[evals][0] for evals in where if evals.any()], float)
+def _first_steps(
+    steps: Int[np.ndarray, "eval"], where: Bool[np.ndarray, "seed eval"]
+) -> np.ma.MaskedArray[Any, Any]:
+    """The first step of a phase; masked for the seeds that do not have it."""
+    return among(where.any(axis=1), steps[where.argmax(axis=1)])
 
 
-def _last_steps(steps: np.ndarray, where: Bool[np.ndarray, "seed eval"]) -> np.ndarray:
-    """The last step of a phase, for the seeds that have it."""
-    return np.array([steps[evals][-1] for evals in where if evals.any()], float)
+def _last_steps(
+    steps: Int[np.ndarray, "eval"], where: Bool[np.ndarray, "seed eval"]
+) -> np.ma.MaskedArray[Any, Any]:
+    """The last step of a phase; masked for the seeds that do not have it."""
+    return among(where.any(axis=1), steps[::-1][where[:, ::-1].argmax(axis=1)])
 
 
-def _nearest(run: Run) -> np.ndarray:
-    """How near each seed's answers ever come to p(a | r)."""
-    return run.metrics["distance to p(a | r)"][run.finished].min(axis=1)
-
-
-def _typical(steps: np.ndarray) -> str:
-    """The median, in words."""
-    return f"{np.median(steps):,.0f}" if steps.size else "never"
-
-
-def _softmax_sentence(evidence: Evidence, name: str) -> str:
-    """How many seeds of a softmax model hallucinate by the same rule, and how near they come."""
-    run = evidence.run(name)
-    there = has_plateau(np.array(run.spec.eval_steps()), phases(run))
-    share = share_interval(there)[0]
-    accuracy = run.metrics["accuracy"][run.finished][:, -1]
-    return (
-        f"{name.split('/')[1]} {share:.0%} of seeds "
-        f"(nearest to p(a | r) {_nearest(run).mean():.2f}, {accuracy.mean():.1%} right at the end)"
-    )
-
-
-def hallucination(evidence: Evidence) -> Outcome:
+def measure_hallucination(evidence: Evidence) -> Measurement:
     """F5: when each seed of linear attention is in ignorance, hallucination and knowledge.
 
-    A seed does it if hallucination lasts at least 5% of training and lies between the other two:
-    reproduced if at least 90% of seeds do, refuted if at most 10%, partly in between. Softmax
-    attention is measured by the same rule and reported beside it.
+    A seed does it if hallucination lasts at least 5% of training and lies between the other two.
+    Softmax attention is measured by the same rule.
     """
     run = evidence.run("linear")
     steps = np.array(run.spec.eval_steps())
     found = phases(run)
-    verdict, share, interval = share_verdict(has_plateau(steps, found))
     times = {
         "ignorance ends": _last_steps(steps, found.ignorance),
         "hallucination begins": _first_steps(steps, found.hallucination),
         "hallucination ends": _last_steps(steps, found.hallucination),
         "knowledge begins": _first_steps(steps, found.knowledge),
     }
-    said = ", ".join(f"{name} at {_typical(x)}" for name, x in times.items())
-    others = "; ".join(_softmax_sentence(evidence, name) for name in _softmax_names(evidence))
-    sentence = (
-        f"{share:.0%} of seeds pass through ignorance, hallucination and knowledge: {said} "
-        "(median steps; published 1,500, 2,000, 4,000, 5,500), "
-        f"and come as near as {_nearest(run).mean():.2f} to p(a | r). "
-        f"Softmax attention with learned embeddings has such a phase in: {others}."
-    )
+    parts = {
+        "hallucinates": has_plateau(steps, found),
+        "nearest to p(a | r)": _nearest(run),
+        **times,
+    }
+    for name in _softmax_names(evidence):
+        softmax = evidence.run(name)
+        evals = np.array(softmax.spec.eval_steps())
+        parts[f"hallucinates, {name}"] = has_plateau(evals, phases(softmax))
+        parts[f"nearest to p(a | r), {name}"] = _nearest(softmax)
+    by_seed = {name: each.compressed() for name, each in times.items()}
     curves = _loss_curves(evidence) | _answer_curves(run, found)
-    return Outcome(verdict, share, interval, sentence, times, Plots(curves=curves))
+    return Measurement(parts, by_seed, Plots(curves=curves))
+
+
+def _nearest(run: Run) -> np.ndarray:
+    """How near each seed's answers ever come to p(a | r)."""
+    return run.metrics["distance to p(a | r)"][run.finished].min(axis=1)
 
 
 def _loss_curves(evidence: Evidence) -> dict[str, Curve]:

@@ -1,10 +1,7 @@
-"""What the facts study claims, what it trains, and which judge settles which claim."""
+"""The facts study: what it claims, and what it trains."""
 
-from mnemoscope.studies.claims import ClaimTest, Study, load_claims
-from mnemoscope.studies.library.facts import built, phases, trained
 from mnemoscope.studies.library.facts.conditions import build_conditions
-
-CLAIMS = load_claims(__package__)
+from mnemoscope.studies.study import Study, load_tests
 
 STUDY = Study(
     name="facts",
@@ -15,11 +12,5 @@ STUDY = Study(
         "(Nichani, Lee, Bietti)"
     ),
     conditions=build_conditions,
-    tests=(
-        ClaimTest(CLAIMS["F1"], (), built.hand_built),
-        ClaimTest(CLAIMS["F2"], (), trained.stored_facts),
-        ClaimTest(CLAIMS["F3"], (), trained.trade_off),
-        ClaimTest(CLAIMS["F4"], ("linear",), phases.zero_loss),
-        ClaimTest(CLAIMS["F5"], ("linear", "softmax/*"), phases.hallucination),
-    ),
+    tests=load_tests(__package__),
 )

@@ -206,24 +206,24 @@ def trainer(shape: Shape, room: int, lanes: int) -> Callable[..., Float[np.ndarr
 
 
 def capacity(
-    shape: Shape, hidden: tuple[int, ...], seeds: int, guess: tuple[int, ...], room: int
+    shape: Shape, hidden: tuple[int, ...], seeds: range, guess: tuple[int, ...], room: int
 ) -> Int[np.ndarray, "hidden seed"]:
     """The largest S that each seed stores with so many hidden units, found for all at once.
 
     Args:
         shape: what is trained, and for how long.
         hidden: numbers of hidden units.
-        seeds: how many of each.
+        seeds: of facts, weights and batches.
         guess: where the search begins, for each number of hidden units.
         room: the largest S that may be found.
     """
-    lanes = len(hidden) * seeds
-    each_seed = np.tile(np.arange(seeds), len(hidden))
-    each_hidden = np.repeat(hidden, seeds)
+    lanes = len(hidden) * len(seeds)
+    each_seed = np.tile(np.array(seeds), len(hidden))
+    each_hidden = np.repeat(hidden, len(seeds))
     train = trainer(shape, room, lanes)
 
     def stores(size: Int[np.ndarray, "lane"]) -> Bool[np.ndarray, "lane"]:
         return train(each_seed, size, each_hidden) >= LEVEL
 
-    found = largest(stores, lanes, np.repeat(guess, seeds), room, reach=1.3)
-    return found.reshape(len(hidden), seeds)
+    found = largest(stores, lanes, np.repeat(guess, len(seeds)), room, reach=1.3)
+    return found.reshape(len(hidden), len(seeds))

@@ -138,7 +138,7 @@ def _reaches(
 
 
 def capacity(
-    memory: Memory, seeds: int, guess: int, room: int, resolution: float = 0.02
+    memory: Memory, seeds: range, guess: int, room: int, resolution: float = 0.02
 ) -> Int[np.ndarray, "seed"]:
     """The largest N that each seed's memory stores.
 
@@ -146,13 +146,14 @@ def capacity(
 
     Args:
         memory: What is trained.
-        seeds: How many.
+        seeds: Of embeddings and first weights.
         guess: The N at which the search begins.
         room: The largest N that is looked at.
         resolution: Of the search, relative.
     """
-    train = map_over_seeds(lambda each: stores(memory, room, *each), seeds)
-    found = largest(lambda n: train((np.arange(seeds), n)), seeds, guess, room, resolution)
+    train = map_over_seeds(lambda each: stores(memory, room, *each), len(seeds))
+    each_seed = np.array(seeds)
+    found = largest(lambda n: train((each_seed, n)), len(seeds), guess, room, resolution)
     if found.max() < room:
         return found
     return capacity(memory, seeds, room, 2 * room, resolution)
@@ -193,12 +194,12 @@ def written(d: int, room: int, seed: Int[Array, ""]) -> Int[Array, ""]:
     return jnp.where(whole, n, n - 1)
 
 
-def written_capacity(d: int, seeds: int, room: int) -> Int[np.ndarray, "seed"]:
+def written_capacity(d: int, seeds: range, room: int) -> Int[np.ndarray, "seed"]:
     """The same for every seed, of the pairs that `capacity` teaches it.
 
     Args:
         d: Width of the embeddings.
-        seeds: How many.
+        seeds: Of the embeddings.
         room: The largest N that is looked at.
     """
-    return map_over_seeds(lambda seed: written(d, room, seed), seeds)(np.arange(seeds))
+    return map_over_seeds(lambda seed: written(d, room, seed), len(seeds))(np.array(seeds))

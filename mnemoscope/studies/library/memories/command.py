@@ -40,7 +40,7 @@ def command(
         batch: Draws in a step.
         samples: Draws in all, a multiple of the batch.
         optimizer: sgd or adam.
-        norm: Normalize what the matrix returns before it is read out.
+        norm: Divide what the matrix returns by its length before it is read out.
         learned: Train the embeddings too.
         seeds: How many, from 42 on.
     """
@@ -71,17 +71,19 @@ def _print_errors(seeds: tuple[int, ...], errors: 'Float[np.ndarray, "seed"]', l
     """The mean error with its interval, and each seed's; seeds that diverged are left out."""
     import numpy as np
 
-    from mnemoscope.studies.statistics import mean_interval
+    from mnemoscope.verdicts.intervals import estimate
 
     finite = np.isfinite(errors)
     diverged = [str(seed) for seed, is_finite in zip(seeds, finite, strict=True) if not is_finite]
     if len(diverged) == len(seeds):
         raise UserError(f"all {len(seeds)} seeds diverge at the rate {lr:g}; give a smaller --lr")
-    mean, (low, high) = mean_interval(errors[finite])
-    print(
-        f"error {mean:.4f} [{low:.4f}, {high:.4f}], mean and 95% interval over seeds "
-        f"{seeds[0]} to {seeds[-1]}"
-    )
+    found = estimate("mean", errors[finite].tolist())
+    over = f"over seeds {seeds[0]} to {seeds[-1]}"
+    if found.interval is None:
+        print(f"error {found.value:.4f}, mean {over}; no interval: {found.why_open}")
+    else:
+        low, high = found.interval
+        print(f"error {found.value:.4f} [{low:.4f}, {high:.4f}], mean and 95% interval {over}")
     print("by seed: " + " ".join(f"{error:.4f}" for error in errors))
     if diverged:
         print(f"diverged and left out: {', '.join(diverged)}")

@@ -7,8 +7,9 @@ of the mean cross-entropy of scores u_y . W e_x:
     SGD:                         W <- W - rate g
     Adam, with both betas zero:  W <- W - (rate / d) g / (|g| + 1e-8), entry by entry
 
-`norm` normalizes W e_x before it is read out (mean 0, variance 1); `learned` trains E and U as
-well. The error is the probability mass of the inputs that the last W answers wrongly.
+`norm` divides W e_x by its Euclidean length, sqrt(sum of squares + 1e-6), before it is read out, as
+the authors do: no mean is subtracted and nothing is multiplied by sqrt(d). `learned` trains E and U
+as well. The error is the probability mass of the inputs that the last W answers wrongly.
 """
 
 from typing import Annotated, Literal
@@ -26,6 +27,7 @@ from mnemoscope.theory.associative_memory import error_mass, zipf
 Size = Annotated[int, Field(ge=1, le=2**24)]
 SEEDS = tuple(range(42, 52))  # the published ones
 EPS = 1e-8
+NORM_EPS = 1e-6  # added to the squared length by which W e_x is divided
 LANES = 16  # matrices advanced together on an accelerator
 
 
@@ -42,7 +44,7 @@ class Cell(Strict):
     """Draws in all, each used once: a multiple of `batch`."""
     optimizer: Literal["sgd", "adam"] = "sgd"
     norm: bool = False
-    """Whether W e_x is normalized before it is read out."""
+    """Whether W e_x is divided by its length before it is read out."""
     learned: bool = False
     """Whether E and U are trained as well."""
     n_inputs: Size = 100
@@ -59,7 +61,7 @@ class Cell(Strict):
 
 
 def scores(cell: Cell, params: dict[str, Array], x: Int[Array, "batch"]) -> Float[Array, "batch y"]:
-    """u_y . W e_x, with W e_x normalized if the cell says so.
+    """u_y . W e_x, with W e_x divided by its length if the cell says so.
 
     Args:
         cell: The cell.
@@ -70,9 +72,8 @@ def scores(cell: Cell, params: dict[str, Array], x: Int[Array, "batch"]) -> Floa
         # few outputs: (U W) e costs 5 d^2 where U (W e) costs batch d^2, and so does its gradient
         return params["E"][x] @ (params["U"] @ params["W"]).T
     carried = params["E"][x] @ params["W"].T
-    carried = carried - carried.mean(axis=1, keepdims=True)
-    carried = carried * jax.lax.rsqrt(jnp.square(carried).mean(axis=1, keepdims=True) + 1e-5)
-    return carried @ params["U"].T
+    squared = jnp.square(carried).sum(axis=1, keepdims=True)
+    return carried * jax.lax.rsqrt(squared + NORM_EPS) @ params["U"].T
 
 
 def stream(cell: Cell, seed: int | Int[Array, ""]) -> Int[Array, "step batch"]:

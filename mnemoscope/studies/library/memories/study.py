@@ -1,9 +1,6 @@
-"""What the memories study claims, what it trains, and which judge settles which claim."""
+"""The memories study: what it claims. It trains no transformer."""
 
-from mnemoscope.studies.claims import ClaimTest, Study, load_claims
-from mnemoscope.studies.library.memories import taught, written
-
-CLAIMS = load_claims(__package__)
+from mnemoscope.studies.study import Study, load_tests
 
 STUDY = Study(
     name="memories",
@@ -14,14 +11,5 @@ STUDY = Study(
         "and the slides on memory in transformers"
     ),
     conditions=lambda scale: {},
-    tests=(
-        ClaimTest(CLAIMS["M1"], (), written.outer_products),
-        ClaimTest(CLAIMS["M2"], (), taught.capacity_grows),
-        ClaimTest(CLAIMS["M3"], (), written.gradient_formula),
-        ClaimTest(CLAIMS["M4"], (), written.one_step),
-        ClaimTest(CLAIMS["M5"], (), written.sums_of_embeddings),
-        ClaimTest(CLAIMS["M6"], (), written.exponents),
-        ClaimTest(CLAIMS["M7"], (), taught.what_optimizers_store),
-        ClaimTest(CLAIMS["M8"], (), taught.spikes),
-    ),
+    tests=load_tests(__package__),
 )

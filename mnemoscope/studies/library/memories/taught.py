@@ -8,11 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from mnemoscope.core.axes import Float
-from mnemoscope.studies.claims import Curve, Grid, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.memories.capacity import Memory, capacity, written_capacity
-from mnemoscope.studies.library.memories.optimized import Cell, errors_by_rate
-from mnemoscope.studies.statistics import Interval, mean_interval, slope
+from mnemoscope.studies.library.memories.draws import seeds_of
+from mnemoscope.studies.library.memories.optimized import SEEDS, Cell, errors_by_rate
+from mnemoscope.studies.measurement import Measurement
+from mnemoscope.studies.plot_data import Curve, Grid, Plots
+from mnemoscope.studies.scales import Scale
 
 
 class Sizes(NamedTuple):
@@ -21,7 +23,7 @@ class Sizes(NamedTuple):
     The paper has 5 seeds, and up to 32,768 steps for the two-layer memory.
     """
 
-    seeds: int
+    seeds: range
     widths: tuple[int, ...]
     """Of the linear memory."""
     shapes: tuple[tuple[int, int], ...]
@@ -36,7 +38,7 @@ class Sizes(NamedTuple):
 
 CAPACITY = {
     "quick": Sizes(
-        seeds=8,
+        seeds=seeds_of("quick", 8, 16),
         widths=(8, 11, 16),
         shapes=((8, 8), (8, 16), (11, 22)),
         steps=1024,
@@ -44,7 +46,7 @@ CAPACITY = {
         exact=(),
     ),
     "full": Sizes(
-        seeds=8,
+        seeds=seeds_of("full", 8, 16),
         widths=(8, 11, 16, 23, 32, 45, 64, 91, 128),
         shapes=((8, 8), (8, 32), (11, 22), (16, 16), (16, 64), (23, 46), (32, 32), (32, 128)),
         steps=16_384,
@@ -62,12 +64,31 @@ SERIES = {  # how each kind's constants are called in figures
     "trained": "all pairs, trained",
     "written": "all pairs, written",
 }
+PARTS = {  # and in the criterion
+    "linear": "one matrix",
+    "two-layer": "two layers",
+    "32 outputs": "two layers, 32 outputs",
+    "trained": "all pairs, trained",
+    "written": "all pairs, written",
+}
 RATES = (0.1, 1.0, 10.0, 100.0)
 FIRST_ROW = {10: 0.0638, 100: 0.0307, 1000: 0.0183}  # SGD, batch 64, 10,240 samples, rate 1
 STEPS = tuple(np.geomspace(0.1, 100, 10).tolist())  # rates and correlations of the map of spikes
 CORRELATIONS = (-0.9, -0.6, -0.3, 0.0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.99)
-SPIKE = 0.1  # a rise of the loss in one step that is more is a spike
-Filled = dict[str, list[tuple[int, np.ndarray]]]  # by kind: d^2 or m d, and N of every seed
+
+
+class Filling(NamedTuple):
+    """How much a memory of one size holds."""
+
+    shape: str
+    """In words."""
+    parameters: int
+    """d^2 or m d."""
+    n: Float[np.ndarray, "seed"]
+    """The largest N that each seed stores."""
+
+
+Filled = dict[str, list[Filling]]  # by kind, the smallest size first
 
 
 def _root(load: float) -> float:
@@ -97,33 +118,42 @@ def _filled(sizes: Sizes) -> Filled:
     """The largest N of every seed, for each kind of memory and each of its sizes."""
     seeds = sizes.seeds
     found: Filled = {kind: [] for kind in PUBLISHED}
+
+    def add(kind: str, shape: str, parameters: int, n: np.ndarray) -> None:
+        found[kind].append(Filling(shape, parameters, n.astype(float)))
+
     for d in sizes.widths:
         guess, room = _room(d**2 / PUBLISHED["linear"])
-        found["linear"].append((d**2, capacity(Memory(d=d), seeds, guess, room)))
-        found["written"].append((d**2, written_capacity(d, seeds, _room(d**2 / 4)[1])))
+        shape = f"d = {d}"
+        add("linear", shape, d**2, capacity(Memory(d=d), seeds, guess, room))
+        add("written", shape, d**2, written_capacity(d, seeds, _room(d**2 / 4)[1]))
         if d in sizes.exact:
-            found["trained"].append((d**2, capacity(Memory(d=d, level=1.0), seeds, guess, room)))
+            add("trained", shape, d**2, capacity(Memory(d=d, level=1.0), seeds, guess, room))
     two_layer = Memory(kind="two-layer", steps=sizes.steps, lr=0.03)
     for d, m in sizes.shapes:
         guess, room = _room(m * d / PUBLISHED["two-layer"])
         memory = two_layer.model_copy(update={"d": d, "m": m})
-        found["two-layer"].append((m * d, capacity(memory, seeds, guess, room)))
+        add("two-layer", f"d = {d}, m = {m}", m * d, capacity(memory, seeds, guess, room))
     for d, m in sizes.few:
         guess = int(m * d / PUBLISHED["32 outputs"])
         memory = two_layer.model_copy(update={"d": d, "m": m, "classes": OUTPUTS})
-        found["32 outputs"].append((m * d, capacity(memory, seeds, guess, int(1.5 * guess))))
-    by_size = {kind: sorted(points, key=lambda point: point[0]) for kind, points in found.items()}
-    return {kind: points for kind, points in by_size.items() if points}
+        n = capacity(memory, seeds, guess, int(1.5 * guess))
+        add("32 outputs", f"d = {d}, m = {m}", m * d, n)
+    return {
+        kind: sorted(fillings, key=lambda filling: filling.parameters)
+        for kind, fillings in found.items()
+        if fillings
+    }
 
 
 def _lines(found: Filled) -> dict[str, Curve]:
     """N against parameters, for each kind with two sizes or more, and the published line."""
     curves = {}
-    for kind, points in found.items():
-        if len(points) < 2:
+    for kind, fillings in found.items():
+        if len(fillings) < 2:
             continue
-        size = np.array([parameters for parameters, _ in points], float)
-        n = np.stack([n for _, n in points], axis=1).astype(float)
+        size = np.array([filling.parameters for filling in fillings], float)
+        n = np.stack([filling.n for filling in fillings], axis=1)
         panel = "all pairs" if kind in ("trained", "written") else kind
         how = "written" if kind == "written" else "trained"
         curves[f"{panel}: {how}"] = Curve.over_seeds(size, n)
@@ -133,152 +163,104 @@ def _lines(found: Filled) -> dict[str, Curve]:
     return curves
 
 
+def _slopes(
+    size: Float[np.ndarray, "size"], load: Float[np.ndarray, "size seed"]
+) -> Float[np.ndarray, "seed"]:
+    """Each seed's power b in load = c size^b, the best fit in logarithms."""
+    return np.polyfit(np.log(size), np.log(load), 1)[0]
+
+
 def _fit(
     found: Filled,
-) -> tuple[dict[str, tuple[float, Interval]], dict[str, Float[np.ndarray, "seed"]]]:
-    """The slope of log load against log parameters of both memories, and every kind's constant."""
-    slopes = {}
+) -> tuple[dict[str, Float[np.ndarray, "seed"]], dict[str, Float[np.ndarray, "seed"]]]:
+    """Each seed's power of both memories, and its constant of every kind."""
+    powers = {}
     constants = {}
-    for kind, points in found.items():
-        size = np.array([parameters for parameters, _ in points], float)
-        load = np.stack([_load(kind, n) for _, n in points])  # size seed
+    for kind, fillings in found.items():
+        size = np.array([filling.parameters for filling in fillings], float)
+        load = np.stack([_load(kind, filling.n) for filling in fillings])  # size seed
         constants[kind] = np.exp(np.log(size[:, None] / load).mean(axis=0))
         if kind in ("linear", "two-layer"):
-            slopes[kind] = mean_interval([slope(size, each) for each in load.T])
-    return slopes, constants
+            powers[kind] = _slopes(size, load)
+    return powers, constants
 
 
-def _capacity_verdict(straight: list[bool], near: bool) -> Verdict:
-    """The rule of M2: whether each memory's slope is 1, and both constants are as published."""
-    if all(straight) and near:
-        return "reproduced"
-    return "partly" if any(straight) else "refuted"
-
-
-def capacity_grows(evidence: Evidence) -> Outcome:
-    """M2: the largest N that training stores, against the number of parameters.
-
-    Reproduced if the slope of log(N ln N) against log(parameters) has its interval within .85 to
-    1.15 for both memories and both constants are within a factor of 2 of the published ones,
-    partly if one memory has such a slope, else refuted.
-    """
-    sizes = CAPACITY[evidence.scale]
-    found = _filled(sizes)
-    slopes, constants = _fit(found)
-    straight = [low >= 0.85 and high <= 1.15 for _, (low, high) in slopes.values()]
-    near = all(0.5 <= constants[kind].mean() / PUBLISHED[kind] <= 2 for kind in slopes)
-    verdict = _capacity_verdict(straight, near)
-    if evidence.scale == "quick" and verdict != "reproduced":
-        # small widths, and a two-layer memory trained for a small part of the paper's steps
-        verdict = "undecided"
-    constant = {kind: f"{each.mean():.2f}" for kind, each in constants.items()}
-    main = "; ".join(
-        f"{kind}: slope {mean:.2f} [{low:.2f}, {high:.2f}], "
-        f"parameters {'d^2' if kind == 'linear' else 'm d'} = "
-        f"{constant[kind]} N ln N (published {PUBLISHED[kind]})"
-        for kind, (mean, (low, high)) in slopes.items()
-    )
-    exact = [kind for kind in ("trained", "written") if kind in constants]
-    whole = ", ".join(f"{constant[kind]} {kind}" for kind in exact)
-    sentence = (
-        f"Largest N stored at 99%, {sizes.seeds} seeds: {main}. With {OUTPUTS} outputs: "
-        f"m d = {constant['32 outputs']} N (published {PUBLISHED['32 outputs']}). "
-        f"All pairs right: d^2 / (N ln N) = {whole} (published {PUBLISHED['written']:g})."
-    )
-    value, interval = slopes["linear"]
+def measure_capacity(evidence: Evidence) -> Measurement:
+    """M2: the largest N that training stores, against the number of parameters."""
+    found = _filled(CAPACITY[evidence.scale])
+    powers, constants = _fit(found)
+    parts = {f"{PARTS[kind]}: power": each for kind, each in powers.items()}
+    parts |= {f"{PARTS[kind]}: constant": each for kind, each in constants.items()}
     by_seed = {SERIES[kind]: each for kind, each in constants.items()}
-    return Outcome(verdict, value, interval, sentence, by_seed, Plots(curves=_lines(found)))
-
-
-def _best(cell: Cell) -> np.ndarray:
-    """Every seed's error at the rate with the lowest mean: the best rate, never the best seed."""
-    found = errors_by_rate(cell, RATES)
-    return found[np.nan_to_num(found.mean(axis=1), nan=np.inf).argmin()]
+    for kind, fillings in found.items():
+        by_seed |= {f"N of {PARTS[kind]}, {each.shape}": each.n for each in fillings}
+    return Measurement(parts, by_seed, Plots(curves=_lines(found)))
 
 
 ByWidth = dict[int, Float[np.ndarray, "seed"]]  # errors at each width of FIRST_ROW
 
 
 class Stored(NamedTuple):
-    """Errors of the cells that M7 compares, by width."""
+    """Errors of the cells that M7 compares, by width. NaN where a memory diverged."""
 
-    by_rate: dict[int, Float[np.ndarray, "rate seed"]]
-    """SGD, batch 64, at the rates .1, 1 and 10."""
-    small: ByWidth
-    """SGD at rate 1, batch 16."""
-    large: ByWidth
-    """SGD at rate 1, batch 1024."""
+    by_rate: dict[float, ByWidth]
+    """SGD, batch 64, by rate: .1, 1 and 10."""
+    by_batch: dict[int, ByWidth]
+    """SGD at rate 1, by batch: 16 and 1024."""
     best: dict[str, ByWidth]
     """At the best rate, batch 256, by optimizer."""
 
-    @property
-    def first_row(self) -> ByWidth:
-        """What the first published row says: SGD at rate 1, batch 64."""
-        return {d: errors[1] for d, errors in self.by_rate.items()}
+
+def _best(cell: Cell, seeds: tuple[int, ...]) -> np.ndarray:
+    """Every seed's error at the rate with the lowest mean: the best rate, never the best seed."""
+    found = errors_by_rate(cell, RATES, seeds)
+    return found[np.nan_to_num(found.mean(axis=1), nan=np.inf).argmin()]
 
 
-def _optimized() -> Stored:
+def _optimized(seeds: tuple[int, ...]) -> Stored:
     """Every cell that M7 compares."""
-    by_rate = {d: errors_by_rate(Cell(d=d), (0.1, 1.0, 10.0)) for d in FIRST_ROW}
-    small = {d: errors_by_rate(Cell(d=d, batch=16), (1.0,))[0] for d in FIRST_ROW}
-    large = {d: errors_by_rate(Cell(d=d, batch=1024), (1.0,))[0] for d in FIRST_ROW}
-    sgd = {d: _best(Cell(d=d, batch=256, optimizer="sgd")) for d in FIRST_ROW}
-    adam = {d: _best(Cell(d=d, batch=256, optimizer="adam")) for d in FIRST_ROW}
-    return Stored(by_rate, small, large, {"sgd": sgd, "adam": adam})
-
-
-def _gains(stored: Stored) -> dict[str, Float[np.ndarray, "seed"]]:
-    """What each of the three statements says is positive: differences of errors, over widths."""
-    sgd = stored.best["sgd"]
-    adam = stored.best["adam"]
-    rates = [stored.by_rate[d][0] - stored.by_rate[d][2] for d in FIRST_ROW]
-    batches = [stored.large[d] - stored.small[d] for d in FIRST_ROW]
-    optimizers = [sgd[d] - adam[d] for d in (100, 1000)]
-    return {
-        "rate .1 minus rate 10": np.mean(rates, axis=0),
-        "batch 1024 minus batch 16": np.mean(batches, axis=0),
-        "best SGD minus best Adam": np.mean(optimizers, axis=0),
+    rates = (0.1, 1.0, 10.0)
+    found = {d: errors_by_rate(Cell(d=d), rates, seeds) for d in FIRST_ROW}
+    by_rate = {rate: {d: found[d][i] for d in FIRST_ROW} for i, rate in enumerate(rates)}
+    by_batch = {
+        batch: {d: errors_by_rate(Cell(d=d, batch=batch), (1.0,), seeds)[0] for d in FIRST_ROW}
+        for batch in (16, 1024)
     }
+    sgd = {d: _best(Cell(d=d, batch=256, optimizer="sgd"), seeds) for d in FIRST_ROW}
+    adam = {d: _best(Cell(d=d, batch=256, optimizer="adam"), seeds) for d in FIRST_ROW}
+    return Stored(by_rate, by_batch, {"sgd": sgd, "adam": adam})
 
 
-def _optimizers_verdict(holds: list[bool], met: bool) -> Verdict:
-    """The rule of M7: which statements hold, and whether the first published row is met."""
-    if all(holds) and met:
-        return "reproduced"
-    return "partly" if any(holds) else "refuted"
+def _gain(
+    worse: ByWidth, better: ByWidth, widths: tuple[int, ...] = tuple(FIRST_ROW)
+) -> Float[np.ndarray, "seed"]:
+    """Each seed's error in one cell less that in another, mean over widths."""
+    return np.mean([worse[d] - better[d] for d in widths], axis=0)
 
 
-def _means(errors: ByWidth) -> str:
-    """The mean error at each width."""
-    return " ".join(f"{each.mean():.4f}" for each in errors.values())
+def _grid_seeds(scale: Scale) -> tuple[int, ...]:
+    """The published seeds at quick; at full others, for which a tenth of an error is told apart."""
+    return SEEDS if scale == "quick" else tuple(seeds_of(scale, 10, 64))
 
 
-def what_optimizers_store(evidence: Evidence) -> Outcome:
-    """M7: what a larger rate, a smaller batch and Adam each gain in error.
-
-    Reproduced if all three gains have intervals above 0 and the first published row is met within
-    25%, refuted if none has, else partly.
-    """
-    stored = _optimized()
-    intervals = {name: mean_interval(gain) for name, gain in _gains(stored).items()}
-    holds = [low > 0 for _, (low, _) in intervals.values()]
-    row = stored.first_row
-    met = all(abs(row[d].mean() / published - 1) <= 0.25 for d, published in FIRST_ROW.items())
-    table = "; ".join(
-        f"{name} {mean:.4f} [{low:.4f}, {high:.4f}]"
-        for name, (mean, (low, high)) in intervals.items()
-    )
-    bests = "; ".join(f"{kind} {_means(each)}" for kind, each in stored.best.items())
-    sentence = (
-        f"SGD at rate 1, batch 64: {_means(row)} at d=10, 100, 1000 (published "
-        f"{' '.join(f'{x:.4f}' for x in FIRST_ROW.values())}). Gained in error: {table}. "
-        f"Best rates, batch 256: {bests}."
-    )
-    by_seed = {f"SGD, rate 1, d={d}": each for d, each in row.items()}
-    for kind, by_width in stored.best.items():
-        by_seed |= {f"best {kind}, d={d}": each for d, each in by_width.items()}
-    value, interval = intervals["rate .1 minus rate 10"]
-    return Outcome(_optimizers_verdict(holds, met), value, interval, sentence, by_seed)
+def measure_optimizers(evidence: Evidence) -> Measurement:
+    """M7: what a larger rate, a smaller batch and Adam each gain in error, seed by seed."""
+    stored = _optimized(_grid_seeds(evidence.scale))
+    parts = {
+        "a larger rate": _gain(stored.by_rate[0.1], stored.by_rate[10.0]),
+        "a smaller batch": _gain(stored.by_batch[1024], stored.by_batch[16]),
+        "Adam": _gain(stored.best["sgd"], stored.best["adam"], (100, 1000)),
+    }
+    for d, published in FIRST_ROW.items():
+        parts[f"first row, d = {d}"] = stored.by_rate[1.0][d] / published
+        parts[f"best SGD, d = {d}"] = stored.best["sgd"][d]
+        parts[f"best Adam, d = {d}"] = stored.best["adam"][d]
+    by_seed = {}
+    for d in FIRST_ROW:
+        by_seed |= {f"SGD, rate {rate:g}, d={d}": x[d] for rate, x in stored.by_rate.items()}
+        by_seed |= {f"SGD, batch {batch}, d={d}": x[d] for batch, x in stored.by_batch.items()}
+        by_seed |= {f"best {kind}, d={d}": x[d] for kind, x in stored.best.items()}
+    return Measurement(parts, by_seed)
 
 
 def two_tokens(rate: float, correlation: float = 0.95, steps: int = 35) -> np.ndarray:
@@ -304,48 +286,34 @@ def two_tokens(rate: float, correlation: float = 0.95, steps: int = 35) -> np.nd
     return np.array(losses)
 
 
-def _spike_map() -> tuple[dict[str, Grid], str]:
-    """Largest rise and last loss over rates and correlations, and what they say in one line."""
+def _largest_rise(losses: Float[np.ndarray, "step"]) -> float:
+    """The largest rise of a loss in one step; 0 where it never rises."""
+    return max(0.0, float(np.diff(losses).max()))
+
+
+def _spike_map() -> dict[str, Grid]:
+    """Largest rise and last loss over rates and correlations."""
     losses = np.array([[two_tokens(rate, a) for rate in STEPS] for a in CORRELATIONS])
     rise = np.maximum(np.diff(losses).max(axis=2), 0)  # correlation rate
-    last = losses[:, :, -1]
     rates = [f"{rate:.2g}" if rate < 100 else f"{rate:.0f}" for rate in STEPS]
     rows = [f"{a:g}" for a in CORRELATIONS]
-    # argmax is the first rate that spikes, where any does
-    first = [rates[row.argmax()] if row.any() else "none" for row in rise > SPIKE]
-    best = [rates[at] for at in last.argmin(axis=1)]
-    table = "; ".join(f"{a}: {s}, {b}" for a, s, b in zip(rows, first, best, strict=True))
-    return {"rise": Grid.of(rows, rates, rise), "last": Grid.of(rows, rates, last)}, table
+    return {"rise": Grid.of(rows, rates, rise), "last": Grid.of(rows, rates, losses[:, :, -1])}
 
 
-def _spikes_verdict(spike: bool, lower: bool) -> Verdict:
-    """The rule of M8: whether only the large rate spikes, and whether it ends lower."""
-    if spike and lower:
-        return "reproduced"
-    return "partly" if spike or lower else "refuted"
-
-
-def spikes(evidence: Evidence) -> Outcome:
-    """M8: the largest rise of the loss in one step and the loss after 35, at rates 10 and 1.
-
-    Reproduced if only rate 10 rises by more than .1 in some step and its last loss is the lower
-    one, partly if only one of the two is so, else refuted.
-    """
-    losses = {rate: two_tokens(rate) for rate in (10.0, 1.0)}
-    rises = {rate: float(np.diff(each).max()) for rate, each in losses.items()}
-    spike = rises[10.0] > SPIKE and rises[1.0] <= SPIKE
-    lower = bool(losses[10.0][-1] < losses[1.0][-1])
-    grids, table = _spike_map()
-    ends = " and ".join(f"{each[-1]:.4f}" for each in losses.values())
-    sentence = (
-        f"The largest rise of the loss is {rises[10.0]:.2f} at rate 10 and "
-        f"{max(rises[1.0], 0.0):.2f} at rate 1; after 35 steps it is {ends}. Of rates .1 to 100, "
-        f"the smallest that spikes and the best after 35 steps, by correlation: {table}."
-    )
-    curves = {
-        f"rate {rate:g}": Curve.over_seeds(np.arange(len(each)), each[None])
-        for rate, each in losses.items()
+def measure_spikes(evidence: Evidence) -> Measurement:
+    """M8: the largest rise of the loss in one step and the loss after 35, at rates 10 and 1."""
+    large = two_tokens(10.0)
+    small = two_tokens(1.0)
+    parts = {
+        "spikes": _largest_rise(large),
+        "learns faster": small[-1] - large[-1],
+        "small steps": _largest_rise(small),
+        "without correlation": _largest_rise(two_tokens(10.0, correlation=0.0)),
+        "last loss at rate 10": large[-1],
+        "last loss at rate 1": small[-1],
     }
-    end = float(losses[10.0][-1])
-    plots = Plots(curves=curves, grids=grids)
-    return Outcome(_spikes_verdict(spike, lower), end, (end, end), sentence, {}, plots)
+    curves = {
+        name: Curve.over_seeds(np.arange(len(each)), each[None])
+        for name, each in {"rate 10": large, "rate 1": small}.items()
+    }
+    return Measurement(parts, plots=Plots(curves=curves, grids=_spike_map()))
