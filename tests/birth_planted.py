@@ -74,7 +74,7 @@ def shown(
             watched_spec(name),
             N,
             metrics=series,
-            finite_steps={seed: 1 for seed in range((diverged or {}).get(name, 0))},
+            finite_steps=dict.fromkeys(range((diverged or {}).get(name, 0)), 1),
         )
         for name, series in curves.items()
     }

@@ -5,8 +5,8 @@ import pytest
 from birth_planted import (
     EARLY,
     EARLY_AMONG_ALL,
-    N,
     NEVER,
+    N,
     entry,
     flat,
     memories,
@@ -236,7 +236,10 @@ def test_early_positions_are_those_of_the_authors_probe():
 def test_early_positions_at_quick_and_in_both_readings():
     early = memories(20, 40, 60, 90)
     late = memories(20, 40, 60, 62)
-    for curves, full, quick in ((early, "reproduced", "reproduced"), (late, "refuted", "undecided")):
+    for curves, full, quick in (
+        (early, "reproduced", "reproduced"),
+        (late, "refuted", "undecided"),
+    ):
         assert entry("B7", {ALL: curves}).verdict == full
         assert entry("B7", {ALL: curves}, scale="quick").verdict == quick
     assert entry("B7", {ALL: early, f"{ALL}/other": late}).verdict == "partly"

@@ -142,7 +142,7 @@ def second_layer_gradient(d: Drawn) -> np.ndarray:
     """
     gradient = np.zeros((WIDTH, WIDTH))
     for x, y in zip(d.x, d.y, strict=True):
-        g = _pull(np.full(LENGTH, 1 / LENGTH), x, y, d)
+        g = _pull(np.full(LENGTH, 1 / LENGTH), x, int(y), d)
         gradient += np.outer(g @ (x - x.mean(axis=0)), x[-1]) / LENGTH
     return gradient / SEQUENCES
 
@@ -160,7 +160,7 @@ def first_layer_gradient(d: Drawn, linear: bool) -> np.ndarray:
         c = x @ d.c @ d.k @ x[-1]
         u = np.cumsum(c) / counts[:, 0]
         attention = (1 + u - u.mean()) / LENGTH if linear else _softmax(u)
-        g = _pull(attention, x, y, d)
+        g = _pull(attention, x, int(y), d)
         h = (g - g.mean()) / LENGTH if linear else attention * (g - attention @ g)
         for t in range(LENGTH):
             earlier = d.places[: t + 1]

@@ -81,7 +81,8 @@ def measure_order(evidence: Evidence) -> Measurement:
 def measure_freezing(evidence: Evidence) -> Measurement:
     """B6: what forms while other memories are frozen, just before they are unfrozen."""
     found = {
-        reading: _read_of_freezing(evidence, reading) for reading in trained_readings(evidence, HELD)
+        reading: _read_of_freezing(evidence, reading)
+        for reading in trained_readings(evidence, HELD)
     }
     read = found[PLAIN]
 
@@ -205,9 +206,7 @@ def measure_stages(evidence: Evidence) -> Measurement:
             & (each["together"] < each["long stages"])
             for reading, each in times.items()
         },
-        "gets there": {
-            reading: np.isfinite(each["together"]) for reading, each in times.items()
-        },
+        "gets there": {reading: np.isfinite(each["together"]) for reading, each in times.items()},
     }
     parts |= {f"steps, {title}": each for title, each in times[PLAIN].items()}
     by_seed = {
