@@ -73,7 +73,7 @@ def test_kinds_of_triggers(times, verdict):
 
 def test_kinds_of_triggers_partly_and_with_a_single_trigger():
     half = mixed((20, losses(15, 20)), (20, losses(15, 60)))
-    found = entry("B10", kinds(20, 50, 70) | {GLOBAL: half})
+    found = entry("B10", kinds(20, 50, 50) | {GLOBAL: half})
     assert states(found) == {"before rarer": "partly", "before random": "partly"}
     assert found.verdict == "partly"
     single = kinds(50, 20, 20, reading="/one")
@@ -169,14 +169,12 @@ def of_outputs(measured):
     ],
 )
 def test_outputs_that_generalize(trained_uniform, trained_bigram, verdict):
-    trained_bigram = trained_bigram[::-1]
     found = of_outputs(crossed(trained_uniform, trained_bigram))
     assert found.verdict == verdict
     assert found.value == pytest.approx(trained_uniform[1] - trained_bigram[0])
     other = crossed((0.5, 0.5), (0.9, 0.5), "/other")
     both = of_outputs(crossed(trained_uniform, trained_bigram) | other)
-    assert both.verdict == ("refuted" if verdict == "refuted" else both.verdict)
-    assert both.verdict != "reproduced"
+    assert both.verdict == ("refuted" if verdict == "refuted" else "partly")
 
 
 # B12 ---------------------------------------------------------------------------------------------

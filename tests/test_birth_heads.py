@@ -207,24 +207,24 @@ def test_one_or_two_layers(one, solved, verdict):
 
 
 @pytest.mark.parametrize(
-    ("without", "solved_without", "verdict"),
+    ("without", "verdict"),
     [
-        (0.97, N, "reproduced"),
-        (0.95, N, "undecided"),  # some of the seeds do, and the difference is about two points
-        (0.90, 0, "partly"),
+        (0.98, "reproduced"),
+        (0.97, "undecided"),  # two points, or a little more or less
+        (0.93, "partly"),
     ],
 )
-def test_weight_decay_makes_no_difference(without, solved_without, verdict):
+def test_weight_decay_makes_no_difference(without, verdict):
     """B17."""
-    found = accuracies("B17", {ALL: 0.97 + SPREAD, NO_DECAY: without + SPREAD[::-1]})
+    found = accuracies("B17", {ALL: 0.99 + SPREAD, NO_DECAY: without + SPREAD[::-1]})
     assert found.verdict == verdict
-    assert value_of(found, "difference") == pytest.approx(without - 0.97)
+    assert value_of(found, "difference") == pytest.approx(without - 0.99)
 
 
 def test_weight_decay_part_by_part():
     """B17: each zone of each part."""
-    solved = np.full(N, 0.97) + SPREAD
-    half = np.where(np.arange(N) < 20, 0.97, 0.94) + SPREAD / 10
+    solved = np.full(N, 0.965) + SPREAD
+    half = np.where(np.arange(N) < 20, 0.96, 0.945) + SPREAD / 10
     unsolved = np.full(N, 0.90) + SPREAD
     for with_decay, without, expected in (
         (solved, half, ("holds", "partly", "holds")),

@@ -69,13 +69,11 @@ def test_probes_by_a_second_program(seed):
 
 
 def test_early_keys_do_not_mind_keys_of_late_positions():
-    """Every position's key is the one before it, but late keys are a hundred times as long."""
+    """Every query finds the position before it, but likes the key of a late one even better."""
     config = simplified_model(16)
     params = dict(init(config, 3, 16, key=jax.random.key(0)))
     places = np.eye(16)
     shift = np.eye(16, k=-1)  # p_t W p_s is 1 where s is t - 1
-    loud = np.diag(np.where(np.arange(16) < 5, 1.0, 0.0)) + 0.0
-    loud[5:] = 0.0
     keys = shift.T.copy()
     keys[10] = 100.0  # position 10 has a key that every query likes best
     params |= {
@@ -132,8 +130,7 @@ def test_weights_written_by_hand_answer(monkeypatch):
     """With real weights, at the paper's width alone."""
     monkeypatch.setattr(written, "WIDTHS", (256, 16))
     evidence = evidence_of(conditions={ALL: Condition(QUICK, 2)}, scale="quick")
-    accuracy = written.measure_by_hand.__wrapped__ if False else written.measure_by_hand
-    by_seed = accuracy(evidence).by_seed
+    by_seed = written.measure_by_hand(evidence).by_seed
     assert (by_seed["d=256"] > 0.8).all()
     assert (by_seed["d=16"] < 0.2).all()
 
@@ -172,7 +169,7 @@ def test_three_steps_are_judged_by_memories(strength, verdict, monkeypatch):
     for name in ("output memory", "second keys", "first keys"):
         assert strength == 0 or value_of(found, name) == 1
     assert value_of(found, "error of the first gradient") == pytest.approx(0, abs=1e-6)
-    assert (value_of(found, "accuracy") > 0.5) == (strength == 30)
+    assert (value_of(found, "accuracy") > 0.9) == (strength == 30)
 
 
 def test_half_of_the_samples_recovered_are_partly(monkeypatch):

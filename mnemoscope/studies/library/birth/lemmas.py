@@ -96,7 +96,7 @@ def second_layer_loss(w: Array, d: Drawn) -> Array:
     def one(x: Array, y: Array) -> Array:
         return _answer_loss(jax.nn.softmax(x @ w @ x[-1]), x, y, d)
 
-    return jax.vmap(one)(d.x, d.y).mean()
+    return jax.vmap(one)(jnp.asarray(d.x), jnp.asarray(d.y)).mean()
 
 
 def first_layer_loss(w: Array, d: Drawn, linear: bool) -> Array:
@@ -116,7 +116,7 @@ def first_layer_loss(w: Array, d: Drawn, linear: bool) -> Array:
         attention = (1 + u - u.mean()) / u.shape[0] if linear else jax.nn.softmax(u)
         return _answer_loss(attention, x, y, d)
 
-    return jax.vmap(one)(d.x, d.y).mean()
+    return jax.vmap(one)(jnp.asarray(d.x), jnp.asarray(d.y)).mean()
 
 
 # ---- closed forms

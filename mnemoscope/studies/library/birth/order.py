@@ -155,7 +155,7 @@ def measure_early_positions(evidence: Evidence) -> Measurement:
 
     def does_it(name: str, early: str) -> BySeed:
         late = _late_when_early(evidence, name, early)
-        return np.isfinite(steps_to(evidence, name, early, HALF)) & (late <= QUARTER)
+        return (steps_to(evidence, name, early, HALF) < np.inf) & (late <= QUARTER)
 
     late_then = _late_when_early(evidence, ALL, EARLY)
     early_end = curve(evidence, ALL, EARLY)[1][:, -1]
@@ -206,7 +206,7 @@ def measure_stages(evidence: Evidence) -> Measurement:
             & (each["together"] < each["long stages"])
             for reading, each in times.items()
         },
-        "gets there": {reading: np.isfinite(each["together"]) for reading, each in times.items()},
+        "gets there": {reading: each["together"] < np.inf for reading, each in times.items()},
     }
     parts |= {f"steps, {title}": each for title, each in times[PLAIN].items()}
     by_seed = {
