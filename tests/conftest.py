@@ -84,6 +84,8 @@ LONGEST = (
     "hops",
     "facts",
     "identity",
+    "birth_heads",
+    "birth_theory",
     "birth",
     "model",
     "train",

@@ -155,7 +155,7 @@ def measure_early_positions(evidence: Evidence) -> Measurement:
 
     def does_it(name: str, early: str) -> BySeed:
         late = _late_when_early(evidence, name, early)
-        return (steps_to(evidence, name, early, HALF) < np.inf) & (late <= QUARTER)
+        return np.ma.logical_and(steps_to(evidence, name, early, HALF) < np.inf, late <= QUARTER)
 
     late_then = _late_when_early(evidence, ALL, EARLY)
     early_end = curve(evidence, ALL, EARLY)[1][:, -1]
