@@ -84,6 +84,8 @@ LONGEST = (
     "hops",
     "identity_store",
     "identity",
+    "birth_heads",
+    "birth_theory",
     "birth",
     "rewrites",
     "model",

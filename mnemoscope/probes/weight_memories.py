@@ -71,6 +71,22 @@ def first_keys(model: Transformer, first: int = 1, last: int | None = None) -> F
     return (found == jnp.arange(places.shape[0]) - 1)[first:last].mean()
 
 
+def early_keys(model: Transformer, end: int) -> Float[Array, ""]:
+    """Share of early positions whose query in layer 0 finds the key of the position before, among
+    the keys of early positions alone.
+
+    Args:
+        model: what is read.
+        end: the first position that is no longer early.
+    """
+    p = _parts(model)
+    places = p["pos_embed.W_pos"][:end]
+    queries = places[1:] @ p["blocks.0.attn.W_Q"][0]
+    keys = places[:-1] @ p["blocks.0.attn.W_K"][0]
+    found = (queries @ keys.T).argmax(axis=1)
+    return (found == jnp.arange(keys.shape[0])).mean()
+
+
 def bigram_memory(
     model: Transformer,
     bigrams: Float[np.ndarray | Array, "vocab next"],

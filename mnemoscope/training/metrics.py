@@ -76,6 +76,7 @@ def bigrams(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Flo
         "second keys": weight_memories.second_keys(model, chosen),
         "first keys, early": weight_memories.first_keys(model, 1, quarter),
         "first keys, late": weight_memories.first_keys(model, quarter, None),
+        "first keys among early positions": weight_memories.early_keys(model, quarter),
     }
     if any(config.has_mlp(layer) for layer in range(config.n_layers)):
         found["bigram memory"] = weight_memories.bigram_memory(

@@ -1,4 +1,6 @@
-"""B1-B3: what one and two layers can do, and what the two heads attend to."""
+"""B1-B3 and B17: what one and two layers can do, what the two heads attend to, and whether weight
+decay matters.
+"""
 
 from typing import Any
 
@@ -9,47 +11,40 @@ import numpy as np
 from mnemoscope.core.axes import Array
 from mnemoscope.models import Transformer
 from mnemoscope.probes.weight_memories import head_scores
-from mnemoscope.studies.claims import AttentionMap, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.birth.conditions import ALL, ONE, RANDOM, TWO
-from mnemoscope.studies.library.birth.curves import drawn
+from mnemoscope.studies.library.birth.conditions import ALL, NO_DECAY, ONE, RANDOM, TWO
+from mnemoscope.studies.library.birth.curves import (
+    drawn,
+    in_reading,
+    of_seeds,
+    require_trained,
+    trained_readings,
+)
 from mnemoscope.studies.library.birth.sample import answers, sampled, task_of
-from mnemoscope.studies.library.birth.scale_rules import settled, trained
-from mnemoscope.studies.statistics import MOST, mean_interval, share_verdict
+from mnemoscope.studies.measurement import Measurement
+from mnemoscope.studies.plot_data import AttentionMap, Plots
 from mnemoscope.tasks import Bigrams
 
 SHOWN = 28  # tokens of an attention map
+HALF = 0.5  # of a head's attention
+SOLVED = 0.95  # accuracy where the context knows
 
 
-def one_or_two_layers(evidence: Evidence) -> Outcome:
-    """B1: accuracy at predictable positions with one layer and with two.
-
-    Reproduced if two layers reach 95% in at least 90% of seeds and one layer's mean lies between
-    40% and 70%; partly if two layers are better by at least 20 points in 90% of seeds; else
-    refuted.
-    """
-    trained(evidence, ONE, "General models of one and two layers")
+def measure_layers(evidence: Evidence) -> Measurement:
+    """B1: accuracy at predictable positions with one layer and with two."""
+    require_trained(evidence, ONE)
     one = evidence.measure(ONE, answers)["accuracy"]
     two = evidence.measure(TWO, answers)["accuracy"]
-    n_pairs = min(len(one), len(two))
-    gain = two[:n_pairs] - one[:n_pairs]
-    solved = (two >= 0.95).mean()
-    verdict: Verdict = "partly" if (gain >= 0.2).mean() >= MOST else "refuted"
-    if solved >= MOST and 0.4 <= one.mean() <= 0.7:
-        verdict = "reproduced"
-    value, interval = mean_interval(two)
-    sentence = (
-        f"Right where the context knows: one layer {one.mean():.1%} "
-        f"(seeds from {one.min():.1%} to {one.max():.1%}), "
-        f"two layers {value:.1%} ({two.min():.1%} to {two.max():.1%}); "
-        f"{solved:.0%} of the two-layer seeds reach 95%."
-    )
+    parts = {
+        "two layers solve it": two >= SOLVED,
+        "one layer": one,
+        "two layers": two,
+    }
     curves = {
         "1 layer": drawn(evidence, ONE, "accuracy"),
         "2 layers": drawn(evidence, TWO, "accuracy"),
     }
-    seeds = {"one layer": one, "two layers": two}
-    return Outcome(verdict, value, interval, sentence, seeds, Plots(curves=curves))
+    return Measurement(parts, {"one layer": one, "two layers": two}, Plots(curves=curves))
 
 
 def _repeated(tokens: Array) -> Array:
@@ -97,55 +92,69 @@ def _maps(evidence: Evidence, name: str) -> dict[str, AttentionMap]:
     }
 
 
-def two_heads(evidence: Evidence) -> Outcome:
-    """B2: how much attention layer 0 gives to the position before, and layer 1 after a repeat.
-
-    A seed does it if layer 0 gives at least half of its attention to the position before (over the
-    first quarter of the positions) and layer 1, at predictable positions, at least half to
-    positions after an earlier occurrence: reproduced if at least 90% of seeds do, refuted if at
-    most 10% do, partly in between.
-    """
-    seen = evidence.measure(ALL, attention)
-    does_it = (seen["previous"] >= 0.5) & (seen["induction"] >= 0.5)
-    verdict, share, interval = share_verdict(does_it)
-    sentence = (
-        f"Layer 0 gives {seen['previous'].mean():.1%} of its attention to the position before, "
-        f"layer 1 {seen['induction'].mean():.1%} to positions after an earlier occurrence, "
-        f"{seen['to answer'].mean():.1%} to positions that hold the answer; "
-        f"both are above half in {share:.0%} of seeds."
-    )
-    seeds = {
+def measure_heads(evidence: Evidence) -> Measurement:
+    """B2: attention of layer 0 to the position before, and of layer 1 after an earlier
+    occurrence."""
+    readings = trained_readings(evidence, [ALL])
+    found = {each: evidence.measure(in_reading(ALL, each), attention) for each in readings}
+    seen = found["plain"]
+    parts = {
+        "both heads": {
+            reading: (each["previous"] >= HALF) & (each["induction"] >= HALF)
+            for reading, each in found.items()
+        },
+        "first layer": seen["previous"],
+        "second layer": seen["induction"],
+        "second layer, to the answer": seen["to answer"],
+    }
+    by_seed = {
         "layer 0 to the position before": seen["previous"],
         "layer 1 after an earlier occurrence": seen["induction"],
     }
     curves = {name: drawn(evidence, ALL, name) for name in ("previous", "induction", "to answer")}
-    plots = Plots(curves=curves, maps=_maps(evidence, ALL))
-    return Outcome(verdict, share, interval, sentence, seeds, plots)
+    return Measurement(parts, by_seed, Plots(curves=curves, maps=_maps(evidence, ALL)))
 
 
-def any_token(evidence: Evidence) -> Outcome:
-    """B3: layer 1's attention after an earlier occurrence, at repeated tokens that are no triggers.
-
-    A seed trained with random triggers does it if that is at least half: reproduced if at least 90%
-    of seeds do, refuted if at most 10% do, partly in between; the quick scale is undecided unless
-    reproduced.
-    """
-    seen = evidence.measure(RANDOM, attention)
+def measure_other_tokens(evidence: Evidence) -> Measurement:
+    """B3: layer 1's attention after an earlier occurrence, at repeated tokens that are no
+    triggers."""
+    readings = trained_readings(evidence, [RANDOM])
+    found = {each: evidence.measure(in_reading(RANDOM, each), attention) for each in readings}
+    seen = found["plain"]
     fixed = evidence.measure(ALL, attention)
-    others = seen["induction at others"]
-    verdict, share, interval = share_verdict(others >= 0.5)
-    verdict = settled(evidence, verdict)
-    sentence = (
-        f"Trained with random triggers, layer 1 gives {others.mean():.1%} of its attention "
-        "to positions after an earlier occurrence at repeated tokens that are no triggers, "
-        f"{seen['induction'].mean():.1%} at triggers; trained with fixed triggers, "
-        f"{fixed['induction at others'].mean():.1%} and {fixed['induction'].mean():.1%}."
-    )
-    seeds = {
-        "random triggers: at other tokens": others,
+    parts = {
+        "any repeated token": {
+            reading: each["induction at others"] >= HALF for reading, each in found.items()
+        },
+        "at other tokens": seen["induction at others"],
+        "at triggers": seen["induction"],
+        "fixed triggers, at other tokens": fixed["induction at others"],
+    }
+    by_seed = {
+        "random triggers: at other tokens": seen["induction at others"],
         "random triggers: at triggers": seen["induction"],
         "fixed triggers: at other tokens": fixed["induction at others"],
         "fixed triggers: at triggers": fixed["induction"],
     }
-    plots = Plots(maps=_maps(evidence, RANDOM))
-    return Outcome(verdict, share, interval, sentence, seeds, plots)
+    return Measurement(parts, by_seed, Plots(maps=_maps(evidence, RANDOM)))
+
+
+def measure_decay(evidence: Evidence) -> Measurement:
+    """B17: accuracy at predictable positions, trained with weight decay and without."""
+    require_trained(evidence, NO_DECAY)
+    with_decay = of_seeds(evidence, ALL, evidence.measure(ALL, answers)["accuracy"])
+    without = of_seeds(evidence, NO_DECAY, evidence.measure(NO_DECAY, answers)["accuracy"])
+    parts = {
+        "solved with decay": with_decay >= SOLVED,
+        "solved without decay": without >= SOLVED,
+        "difference": without - with_decay,
+    }
+    by_seed = {
+        "with weight decay": with_decay.compressed(),
+        "without weight decay": without.compressed(),
+    }
+    curves = {
+        "with weight decay": drawn(evidence, ALL, "accuracy"),
+        "without weight decay": drawn(evidence, NO_DECAY, "accuracy"),
+    }
+    return Measurement(parts, by_seed, Plots(curves=curves))

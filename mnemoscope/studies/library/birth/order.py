@@ -1,11 +1,12 @@
-"""B5-B8: in which order memories form, what each needs, and whether stages would be faster."""
+"""B5-B8: in which order memories form, what each needs, and whether stages would be faster.
 
-from collections.abc import Mapping
+First-layer keys are read as the authors read them, an early position's key among those of early
+positions; our own probe, in which the keys of late positions compete, stands beside.
+"""
 
 import numpy as np
 
 from mnemoscope.probes.threshold_steps import first_reach
-from mnemoscope.studies.claims import Curve, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.birth.conditions import (
     ALL,
@@ -16,74 +17,121 @@ from mnemoscope.studies.library.birth.conditions import (
     ONLY_OUTPUT,
     SHORT,
 )
-from mnemoscope.studies.library.birth.curves import MEMORIES, at_step, curve, drawn, steps_text
-from mnemoscope.studies.library.birth.scale_rules import settled, trained
-from mnemoscope.studies.statistics import (
-    MOST,
-    mean_interval,
-    parts_verdict,
-    share_interval,
-    share_verdict,
+from mnemoscope.studies.library.birth.curves import (
+    EARLY,
+    EARLY_AMONG_ALL,
+    LATE,
+    OUTPUT_MEMORY,
+    SECOND,
+    BySeed,
+    at_step,
+    curve,
+    drawn,
+    in_reading,
+    not_by_luck,
+    of_seeds,
+    require_trained,
+    steps_to,
+    trained_readings,
+    up_to_end,
 )
+from mnemoscope.studies.measurement import Measurement, among
+from mnemoscope.studies.plot_data import Curve, Plots
+from mnemoscope.verdicts.claim import PLAIN
 
-SHOWN = ("accuracy", *MEMORIES[:3])
+SHOWN = ("accuracy", OUTPUT_MEMORY, SECOND, EARLY)
+HELD = (NO_OUTPUT, ONLY_OUTPUT, NO_FIRST, NO_SECOND)
+HALF = 0.5  # of a memory, above chance
+QUARTER = 0.25
+FORMED = 0.75
+ENOUGH = 0.7  # accuracy
+RIGHT = 0.9  # accuracy
 
 
-def order_of_memories(evidence: Evidence) -> Outcome:
+def measure_order(evidence: Evidence) -> Measurement:
     """B5: the step at which each of the three memories is half formed.
 
-    Reproduced if output, second-layer keys and first-layer keys come in this order in at least 90%
-    of seeds; partly if the output memory is first in at least 90%; else refuted.
+    A seed whose second-layer keys are half formed by luck before training shows no order.
     """
-    times = {name: first_reach(*curve(evidence, ALL, name), 0.5) for name in MEMORIES[:3]}
-    output, second, first = times.values()
-    in_order = (output < second) & (second < first)
-    output_first = (output < second) & (output < first)
-    share, interval = share_interval(in_order)
-    verdict: Verdict = "refuted"
-    if share >= MOST:
-        verdict = "reproduced"
-    elif output_first.mean() >= MOST:
-        verdict = "partly"
-    table = "; ".join(f"{name} {steps_text(t)}" for name, t in times.items())
-    sentence = (
-        f"Half formed at step (median): {table}. "
-        "Output, second-layer keys, first-layer keys come in this order in "
-        f"{share:.0%} of seeds, the output memory is first in {output_first.mean():.0%}."
-    )
-    last = float(evidence.conditions[ALL].spec.steps)
-    seeds = {name: np.minimum(t, last) for name, t in times.items()}
+    in_order: dict[str, BySeed] = {}
+    output_first: dict[str, BySeed] = {}
+    times: dict[str, BySeed] = {}
+    for reading in trained_readings(evidence, [ALL]):
+        name = in_reading(ALL, reading)
+        output, second, first = (
+            steps_to(evidence, name, series, HALF) for series in (OUTPUT_MEMORY, SECOND, EARLY)
+        )
+        no_luck = not_by_luck(evidence, name)
+        in_order[reading] = among(no_luck, (output < second) & (second < first))
+        output_first[reading] = among(no_luck, (output < second) & (output < first))
+        if reading == PLAIN:
+            times = {OUTPUT_MEMORY: output, SECOND: second, EARLY: first}
+    ours = steps_to(evidence, ALL, EARLY_AMONG_ALL, HALF)
+    parts = {
+        "in order": in_order,
+        "output first": output_first,
+        **{f"half formed: {name}": each for name, each in times.items()},
+        f"half formed: {EARLY_AMONG_ALL}": ours,
+    }
+    by_seed = {name: up_to_end(evidence, ALL, each) for name, each in times.items()}
     curves = {name: drawn(evidence, ALL, name) for name in SHOWN}
-    return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=curves))
+    return Measurement(parts, by_seed, Plots(curves=curves))
 
 
-def _when_unfrozen(evidence: Evidence, name: str, series: str) -> np.ndarray:
-    """What was read just before what is frozen at first is unfrozen."""
-    unfreeze_steps = evidence.conditions[name].spec.unfreeze_steps()
-    return at_step(evidence, name, series, max(unfreeze_steps.values()))
+def measure_freezing(evidence: Evidence) -> Measurement:
+    """B6: what forms while other memories are frozen, just before they are unfrozen."""
+    found = {
+        reading: _read_of_freezing(evidence, reading)
+        for reading in trained_readings(evidence, HELD)
+    }
+    read = found[PLAIN]
+
+    def of(name: str) -> dict[str, BySeed]:
+        return {reading: each[name] for reading, each in found.items()}
+
+    parts = {
+        "second keys without the output": of("output frozen: second keys"),
+        "first keys without the output": of("output frozen: first keys"),
+        "output alone forms": {
+            reading: each["output alone: output memory"] > FORMED for reading, each in found.items()
+        },
+        "output alone is not enough": {
+            reading: each["output alone: accuracy"] < ENOUGH for reading, each in found.items()
+        },
+        "second keys are easier": {
+            reading: each["first keys frozen: second keys"] > each["second keys frozen: first keys"]
+            for reading, each in found.items()
+        },
+        "output alone": read["output alone: output memory"],
+        "accuracy of the output alone": read["output alone: accuracy"],
+        "second keys alone": read["first keys frozen: second keys"],
+        "first keys alone": read["second keys frozen: first keys"],
+        "first keys alone, among all": _when_unfrozen(evidence, NO_SECOND, EARLY_AMONG_ALL),
+    }
+    by_seed = {name: values.compressed() for name, values in read.items()}
+    return Measurement(parts, by_seed, Plots(curves=_curves_of_freezing(evidence)))
 
 
-def _parts_of_freezing(read: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Which seeds do each of the three parts of B6."""
-    no_output_keys = [
-        read["output frozen: second keys"],
-        read["output frozen: first keys"],
-    ]
-    output_formed = read["output alone: output memory"] >= 0.75
-    not_enough = read["output alone: accuracy"] < 0.7
+def _read_of_freezing(evidence: Evidence, reading: str) -> dict[str, BySeed]:
+    """What B6 reads, by name, in one reading."""
+    wanted = {
+        "output frozen: second keys": (NO_OUTPUT, SECOND),
+        "output frozen: first keys": (NO_OUTPUT, EARLY),
+        "output alone: output memory": (ONLY_OUTPUT, OUTPUT_MEMORY),
+        "output alone: accuracy": (ONLY_OUTPUT, "accuracy"),
+        "first keys frozen: second keys": (NO_FIRST, SECOND),
+        "second keys frozen: first keys": (NO_SECOND, EARLY),
+    }
     return {
-        "output frozen: no keys": np.max(no_output_keys, axis=0) <= 0.25,
-        "output alone: formed, and not enough": output_formed & not_enough,
-        "second-layer keys easier first": _second_minus_first(read) > 0,
+        title: _when_unfrozen(evidence, in_reading(name, reading), series)
+        for title, (name, series) in wanted.items()
     }
 
 
-def _second_minus_first(read: Mapping[str, np.ndarray]) -> np.ndarray:
-    """How much more of each layer's keys forms without the other's, in seeds that both have."""
-    second = read["first keys frozen: second keys"]
-    first = read["second keys frozen: first keys"]
-    n_pairs = min(len(second), len(first))
-    return second[:n_pairs] - first[:n_pairs]
+def _when_unfrozen(evidence: Evidence, name: str, series: str) -> BySeed:
+    """What was read just before what is frozen at first is unfrozen."""
+    unfreeze_steps = evidence.conditions[name].spec.unfreeze_steps()
+    return at_step(evidence, name, series, max(unfreeze_steps.values()))
 
 
 def _curves_of_freezing(evidence: Evidence) -> dict[str, Curve]:
@@ -95,105 +143,74 @@ def _curves_of_freezing(evidence: Evidence) -> dict[str, Curve]:
         NO_FIRST: "first frozen",
         NO_SECOND: "second frozen",
     }
-    curves = {}
+    curves: dict[str, Curve] = {}
     for name, title in titles.items():
         for series in SHOWN:
             curves[f"{title}: {series}"] = drawn(evidence, name, series)
     return curves
 
 
-def freezing(evidence: Evidence) -> Outcome:
-    """B6: what forms while other memories are frozen, at the step that unfreezes them.
+def measure_early_positions(evidence: Evidence) -> Measurement:
+    """B7: how much of late positions' keys is formed when early positions' keys are half formed."""
 
-    Three parts, each of which holds if it does in at least 90% of seeds: without the output neither
-    key memory is above 1/4; the output alone is above 3/4, yet right below 70%; second-layer keys
-    without the first's are above first-layer keys without the second's. Reproduced if all three
-    hold, refuted if none, else partly.
-    """
-    first_keys = "first keys, early"
-    read = {
-        "output frozen: second keys": _when_unfrozen(evidence, NO_OUTPUT, "second keys"),
-        "output frozen: first keys": _when_unfrozen(evidence, NO_OUTPUT, first_keys),
-        "output alone: output memory": _when_unfrozen(evidence, ONLY_OUTPUT, "output memory"),
-        "output alone: accuracy": _when_unfrozen(evidence, ONLY_OUTPUT, "accuracy"),
-        "first keys frozen: second keys": _when_unfrozen(evidence, NO_FIRST, "second keys"),
-        "second keys frozen: first keys": _when_unfrozen(evidence, NO_SECOND, first_keys),
+    def does_it(name: str, early: str) -> BySeed:
+        late = _late_when_early(evidence, name, early)
+        return np.ma.logical_and(steps_to(evidence, name, early, HALF) < np.inf, late <= QUARTER)
+
+    late_then = _late_when_early(evidence, ALL, EARLY)
+    early_end = curve(evidence, ALL, EARLY)[1][:, -1]
+    late_end = curve(evidence, ALL, LATE)[1][:, -1]
+    parts = {
+        "early before late": {
+            reading: does_it(in_reading(ALL, reading), EARLY)
+            for reading in trained_readings(evidence, [ALL])
+        },
+        "early before late, among all": does_it(ALL, EARLY_AMONG_ALL),
+        "late then": late_then,
+        "early, end": of_seeds(evidence, ALL, early_end),
+        "late, end": of_seeds(evidence, ALL, late_end),
     }
-    hits = _parts_of_freezing(read)
-    verdict = parts_verdict(bool(hit.mean() >= MOST) for hit in hits.values())
-    value, interval = mean_interval(_second_minus_first(read))
-    means = {name: values.mean() for name, values in read.items()}
-    parts = ", ".join(f"{name} {hit.mean():.0%}" for name, hit in hits.items())
-    sentence = (
-        "With the output frozen, second- and first-layer keys are "
-        f"{means['output frozen: second keys']:.2f} and "
-        f"{means['output frozen: first keys']:.2f} formed when it is unfrozen. "
-        f"The output alone forms to {means['output alone: output memory']:.2f} and is "
-        f"right in {means['output alone: accuracy']:.1%}. "
-        "Second-layer keys without the first's form to "
-        f"{means['first keys frozen: second keys']:.2f}, "
-        "first-layer keys without the second's to "
-        f"{means['second keys frozen: first keys']:.2f}. "
-        f"Seeds in which each part holds: {parts}."
-    )
-    plots = Plots(curves=_curves_of_freezing(evidence))
-    return Outcome(verdict, value, interval, sentence, read, plots)
-
-
-def early_positions(evidence: Evidence) -> Outcome:
-    """B7: how much of late positions' keys is formed when early positions' keys are half formed.
-
-    A seed does it if early keys get there and late ones are then at most a quarter formed:
-    reproduced if at least 90% of seeds do, refuted if at most 10%, partly in between; the quick
-    scale is undecided unless reproduced.
-    """
-    steps, early = curve(evidence, ALL, "first keys, early")
-    late = curve(evidence, ALL, "first keys, late")[1]
-    when = first_reach(steps, early, 0.5)
-    # at the end of training, for seeds that never get there
-    when_or_end = [min(t, steps[-1]) for t in when]
-    late_then = np.array(
-        [np.interp(t, steps, row) for t, row in zip(when_or_end, late, strict=True)]
-    )
-    verdict, share, interval = share_verdict(np.isfinite(when) & (late_then <= 0.25))
-    verdict = settled(evidence, verdict)
-    sentence = (
-        "Keys of the first quarter of the positions are half formed "
-        f"at step {steps_text(when)}; those of the other "
-        f"positions are then {late_then.mean():.2f} formed. "
-        f"At the end {early[:, -1].mean():.2f} and {late[:, -1].mean():.2f} of them are."
-    )
-    seeds = {
-        "late positions, when early ones are half formed": late_then,
-        "early, end": early[:, -1],
-        "late, end": late[:, -1],
+    by_seed = {
+        "late positions, when early ones are half formed": late_then.compressed(),
+        "early, end": early_end,
+        "late, end": late_end,
     }
-    curves = {name: drawn(evidence, ALL, name) for name in MEMORIES[2:]}
-    return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=curves))
+    curves = {name: drawn(evidence, ALL, name) for name in (EARLY, EARLY_AMONG_ALL, LATE)}
+    return Measurement(parts, by_seed, Plots(curves=curves))
 
 
-def together_or_in_stages(evidence: Evidence) -> Outcome:
-    """B8: the steps to 90% right, all memories together against short and against long stages.
+def _late_when_early(evidence: Evidence, name: str, early: str) -> BySeed:
+    """How far late positions' keys are formed when early ones are half formed, or at the end."""
+    steps, values = curve(evidence, name, early)
+    late = curve(evidence, name, LATE)[1]
+    when = np.minimum(first_reach(steps, values, HALF), steps[-1])
+    then = [np.interp(t, steps, row) for t, row in zip(when, late, strict=True)]
+    return of_seeds(evidence, name, then)
 
-    Reproduced if together is faster than both in at least 90% of seeds, refuted if in at most 10%,
-    partly in between; undecided if fewer than half of the seeds get there together.
-    """
-    trained(evidence, SHORT, "Stages")
+
+def measure_stages(evidence: Evidence) -> Measurement:
+    """B8: the steps to 90% accuracy, all memories together against short and against long
+    stages."""
+    require_trained(evidence, SHORT)
     names = {"together": ALL, "short stages": SHORT, "long stages": LONG}
     times = {
-        title: first_reach(*curve(evidence, name, "accuracy"), 0.9) for title, name in names.items()
+        reading: {
+            title: steps_to(evidence, in_reading(name, reading), "accuracy", RIGHT)
+            for title, name in names.items()
+        }
+        for reading in trained_readings(evidence, names.values())
     }
-    n_pairs = min(map(len, times.values()))
-    together, *stages = (t[:n_pairs] for t in times.values())
-    verdict, share, interval = share_verdict(together < np.min(stages, axis=0))
-    if np.isfinite(together).mean() < 0.5:
-        verdict = "undecided"
-    table = "; ".join(f"{title} {steps_text(t)}" for title, t in times.items())
-    sentence = (
-        f"90% right at step (median): {table}. "
-        f"Together is faster than both in {share:.0%} of seeds."
-    )
-    last = float(evidence.conditions[ALL].spec.steps)
+    parts: dict[str, object] = {
+        "together is faster": {
+            reading: (each["together"] < each["short stages"])
+            & (each["together"] < each["long stages"])
+            for reading, each in times.items()
+        },
+        "gets there": {reading: each["together"] < np.inf for reading, each in times.items()},
+    }
+    parts |= {f"steps, {title}": each for title, each in times[PLAIN].items()}
+    by_seed = {
+        title: up_to_end(evidence, names[title], each) for title, each in times[PLAIN].items()
+    }
     curves = {title: drawn(evidence, name, "accuracy") for title, name in names.items()}
-    seeds = {title: np.minimum(t, last) for title, t in times.items()}
-    return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=curves))
+    return Measurement(parts, by_seed, Plots(curves=curves))

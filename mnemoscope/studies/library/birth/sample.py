@@ -29,7 +29,7 @@ def sampled(task: Bigrams, size: int = SAMPLE) -> tuple[Array, Array]:
 
 
 def answers(task: Bigrams, model: Transformer, _: Any) -> dict[str, Array]:
-    """Right answers and losses by role at the end of training, on the larger sample.
+    """Accuracy and losses by role at the end of training, on the larger sample.
 
     Args:
         task: the text that the model was trained on.
