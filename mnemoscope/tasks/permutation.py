@@ -112,7 +112,7 @@ class Permutation(Task):
     sequence is drawn anew."""
 
     loss: Literal["answers", "all"] = "answers"
-    """Where the loss is: at every x, or at every position, where the x's to come are guessed too."""
+    """Where the loss is: at every x, or at every position, so that the next x is guessed too."""
 
     @property
     def d_vocab(self) -> int:

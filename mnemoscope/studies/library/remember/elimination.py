@@ -20,7 +20,7 @@ from mnemoscope.studies.library.remember.mastery import (
     named_by_condition,
     that_eliminate,
 )
-from mnemoscope.studies.measurement import Measurement
+from mnemoscope.studies.measurement import Measurement, among
 from mnemoscope.tasks import Permutation, Split
 
 STEPS = (1, 2, 3, 4, 5)
@@ -174,9 +174,10 @@ def measure_read_out(evidence: Evidence) -> Measurement:
     """R27: the probability of used values, and how much of their distance from unused ones the
     averaging head makes through the read-out alone."""
 
-    def share(name: str) -> np.ndarray:
+    def share(name: str) -> np.ma.MaskedArray:
         found = evidence.measure(name, used_values)
-        return found["direct"] / found["gap"]
+        apart = found["gap"] > 0
+        return among(apart, found["direct"] / np.where(apart, found["gap"], 1.0))
 
     def small(name: str) -> np.ndarray:
         return evidence.measure(name, used_values)["p"] <= 0.01
@@ -193,4 +194,4 @@ def measure_read_out(evidence: Evidence) -> Measurement:
     by_seed = named_by_condition(
         evidence, "p(used)", PLAIN, lambda name: evidence.measure(name, used_values)["p"]
     )
-    return Measurement(parts, by_seed | {"share of the read-out": shares["plain"]})
+    return Measurement(parts, by_seed | {"share of the read-out": shares["plain"].filled(np.nan)})
