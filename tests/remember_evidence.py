@@ -81,18 +81,14 @@ def wobble(x, width=1e-4):
 
 def cards(found, *names, scale="full"):
     """The same report card for conditions and all their readings."""
-    return {
-        (each, report_card): found for name in names for each in in_every_reading(name, scale)
-    }
+    return {(each, report_card): found for name in names for each in in_every_reading(name, scale)}
 
 
 def rates(value, *names, scale="full"):
     """The same accuracy at the last step for conditions and all their readings."""
     found = np.array(np.broadcast_to(value, N), float)
     return {
-        (each, elimination_rate): found
-        for name in names
-        for each in in_every_reading(name, scale)
+        (each, elimination_rate): found for name in names for each in in_every_reading(name, scale)
     }
 
 

@@ -7,9 +7,10 @@ import math
 import jax
 import numpy as np
 import pytest
+from planted import evidence_of, silent
 from remember_evidence import (
-    N,
     STEPS,
+    N,
     card,
     cards,
     column,
@@ -23,7 +24,6 @@ from remember_evidence import (
     rates,
     written_eliminator,
 )
-from planted import evidence_of, silent
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.probes.skills import against_training, report_card
