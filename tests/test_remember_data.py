@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 import remember_plain
+from compiled import batch_of, world_of
 from planted import evidence_of, planted, silent, untrained
 from remember_evidence import (
     FOUR,
@@ -23,6 +24,7 @@ from remember_evidence import (
     written_recaller,
 )
 
+from mnemoscope.models.rewrites.choose import choose_rewrite
 from mnemoscope.probes.skills import report_card
 from mnemoscope.studies.library.remember.conditions import (
     ALL_LOSSES,
@@ -44,6 +46,7 @@ from mnemoscope.studies.library.remember.mastery import elimination_rate
 from mnemoscope.studies.library.remember.recall import asked_again
 from mnemoscope.studies.library.remember.storage import probabilities, share_stored
 from mnemoscope.tasks import Permutation
+from mnemoscope.training.loss import batch_loss
 
 # storing against a rule --------------------------------------------------------------------------
 
@@ -226,6 +229,18 @@ def test_without_positions_no_model_sees_the_order():
     models = [written_recaller(spec, local=True), scaled(untrained(spec))]
     found = evidence_of({TWO: planted(spec, 2, params=models)})
     assert found.measure(TWO, change_by_order).min() > 0.1
+
+
+@pytest.mark.parametrize("name", [ORDERED, FIXED, ALL_LOSSES, NO_POSITIONS])
+def test_what_is_changed_trains_as_the_plain_pass_says(name):
+    """The loss of a batch, by the pass that training takes and by the plain one."""
+    spec = conditions("full")[name].spec
+    batch = batch_of(spec.task, world_of(spec.task), 8)
+    params = untrained(spec)
+    passes = (choose_rewrite(spec.model, spec.task), None)
+    one, other = (batch_loss(spec.task, spec.model, params, batch, each) for each in passes)
+    assert one == pytest.approx(float(other), rel=1e-5)
+    assert len(spec.task.loss_positions) == (9 if name == ALL_LOSSES else 5)
 
 
 # by a second route -------------------------------------------------------------------------------

@@ -54,6 +54,8 @@ class StudyPage(Strict):
     example: tuple[tuple[str, str], ...]
     setup: tuple[str, ...]  # how models are trained and read, a line each
     beyond: tuple[str, ...]  # what goes beyond the paper, a line each
+    # what the paper's authors would object, each with our answer
+    objections: tuple[tuple[str, str], ...] = ()
 
 
 def load_page(study: Study) -> StudyPage:

@@ -1,6 +1,8 @@
 """R12-R15, R28 and R29: what heads and feed-forward layer do, by where they look and by what is
 lost or said when something is put in their place."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,7 +67,7 @@ def specialized(evidence: Evidence, name: str) -> np.ndarray:
         name: The condition.
     """
     averages, local = averaging_and_local(evidence, name)
-    return (averages & local[:, ::-1]).any(axis=1)
+    return np.asarray(averages & local[:, ::-1]).any(axis=1)
 
 
 def measure_roles(evidence: Evidence) -> Measurement:
@@ -97,7 +99,7 @@ def measure_specialization(evidence: Evidence) -> Measurement:
     """R28: both roles in heads of d=16, of d=32, and of d=32 trained without repeats."""
     full_only(evidence, SMALL_TWO, PLAIN_TWO)
     names = {"at d=16": SMALL_TWO, "at d=32": TWO, "without repeats": PLAIN_TWO}
-    parts = {
+    parts: dict[str, Any] = {
         what: evidence.by_reading(name, lambda each: specialized(evidence, each))
         for what, name in names.items()
     }

@@ -3,6 +3,8 @@
 And does its loss tell?
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -102,7 +104,7 @@ def measure_losses(evidence: Evidence) -> Measurement:
         return found
 
     found = in_readings(evidence, (SMALL, TWO), losses)
-    parts = {
+    parts: dict[str, Any] = {
         f"gap where {what}": {
             reading: each[what]["small"] - each[what]["two"] for reading, each in found.items()
         }

@@ -1,5 +1,7 @@
 """R16, R18 and R26: is it a second head, the width, or the training that a skill needs?"""
 
+from typing import Any
+
 import numpy as np
 
 from mnemoscope.studies.evidence import Evidence
@@ -137,7 +139,9 @@ def measure_capacity(evidence: Evidence) -> Measurement:
     def in_none(trainings: dict[str, str]) -> np.ndarray:
         return ~np.any(list(able(trainings).values()), axis=0)
 
-    parts = {"in no training": {"plain": in_none(TRAININGS), "post": in_none(WITH_NORM)}}
+    parts: dict[str, Any] = {
+        "in no training": {"plain": in_none(TRAININGS), "post": in_none(WITH_NORM)}
+    }
     for what, name in TRAININGS.items():
         parts[what] = masters(evidence, name)
     by_seed = {f"recall, {what}": recall(evidence, name) for what, name in TRAININGS.items()}
