@@ -13,6 +13,9 @@ Tokens are 1..V; 0 is in the vocabulary and never used, as in the paper. `source
 pair says which pair it is: V - 1 for a new one, else the earlier pair (counted from 0) that it
 repeats.
 
+What of this makes a model learn can be asked by changing one thing: the x's in order, a fixed set
+of sequences, or the loss everywhere. None of it changes a posterior.
+
 Small worlds are enumerated: `sequences` lists every sequence with its probability, and `posterior`
 counts mappings.
 """

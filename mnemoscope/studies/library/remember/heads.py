@@ -67,7 +67,7 @@ def specialized(evidence: Evidence, name: str) -> np.ndarray:
         name: The condition.
     """
     averages, local = averaging_and_local(evidence, name)
-    return np.asarray(averages & local[:, ::-1]).any(axis=1)
+    return np.any(averages & local[:, ::-1], axis=1)
 
 
 def measure_roles(evidence: Evidence) -> Measurement:
