@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiled import batch_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,6 +76,55 @@ def test_loss_floor_is_the_enumerated_entropy(n, repeat, of_training):
     enumerated = (listed.probability[:, None] * -np.log(given_)).sum() / n
     assert enumerated == pytest.approx(math.log(len(mappings)) / n, abs=1e-6)
     assert task.loss_floor(len(mappings)) == pytest.approx(enumerated, abs=1e-6)
+
+
+@pytest.mark.parametrize("n", [3, 4])
+@pytest.mark.parametrize("repeat", [0.0, 0.3])
+@pytest.mark.parametrize("x_order", ["shuffled", "fixed"])
+def test_loss_floor_of_all_positions_is_the_entropy_of_the_sequences(n, repeat, x_order):
+    """By the chain rule: everything after the first token, which nobody is asked for."""
+    task = Permutation(n_symbols=n, repeat=repeat, repeat_of="any", x_order=x_order, loss="all")
+    listed = task.sequences(permutations(n))
+    whole, first = Counter(), Counter()
+    for row, p in zip(listed.tokens.tolist(), listed.probability, strict=True):
+        whole[tuple(row)] += p
+        first[row[0]] += p
+    entropies = [-sum(p * math.log(p) for p in each.values()) for each in (whole, first)]
+    expected = (entropies[0] - entropies[1]) / (2 * n - 1)
+    assert task.loss_floor(math.factorial(n)) == pytest.approx(expected)
+
+
+def test_x_can_come_in_order():
+    task = Permutation(n_symbols=3, repeat=0.3, x_order="fixed", held_out=0.5)
+    listed = task.sequences(permutations(3))
+    assert len(listed.tokens) == 6 * 2
+    expected = [[1, 2, 3], [1, 2, 1]] * 6  # the last pair is new, or the first one again
+    assert sorted(listed.tokens[:, 0::2].tolist()) == sorted(expected)
+    drawn = batch_of(task, split_of(task), 100)
+    assert {tuple(row) for row in drawn.tokens[:, 0::2].tolist()} == set(map(tuple, expected))
+
+
+def test_a_fixed_set_is_all_that_a_run_sees():
+    task = Permutation(fixed_set=20, repeat=0.3)
+
+    def seen(seed):
+        drawn = batch_of(task, split_of(task, seed), 1000)
+        return Counter(map(tuple, np.asarray(drawn.tokens).tolist()))
+
+    one, another = seen(0), seen(1)
+    assert len(one) == 20  # of 23,040: no two are the same
+    assert max(one.values()) < 100  # 50 of each on average
+    assert not set(one) & set(another)
+    trained = {tuple(row) for row in task.sequences(split_of(task).train).tokens[:, :-1].tolist()}
+    assert set(one) <= trained
+
+
+def test_the_loss_can_be_everywhere():
+    task = Permutation(n_symbols=3, loss="all")
+    drawn = batch_of(task, split_of(task), 2)
+    np.testing.assert_array_equal(drawn.weights, np.ones((2, 5)))
+    assert task.loss_positions == (0, 1, 2, 3, 4)
+    assert task.asked_positions == (0, 2, 4)
 
 
 def test_published_counts():

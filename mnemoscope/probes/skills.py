@@ -55,7 +55,7 @@ def answers(
         edits: changes to the forward pass.
     """
     logits = jax.vmap(lambda row: model(row, edits))(tokens[:, : task.n_ctx])
-    return jax.nn.softmax(logits[:, jnp.array(task.loss_positions)], axis=-1)
+    return jax.nn.softmax(logits[:, jnp.array(task.asked_positions)], axis=-1)
 
 
 def accuracy(

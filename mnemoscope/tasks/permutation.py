@@ -13,6 +13,9 @@ Tokens are 1..V; 0 is in the vocabulary and never used, as in the paper. `source
 pair says which pair it is: V - 1 for a new one, else the earlier pair (counted from 0) that it
 repeats.
 
+What of this makes a model learn can be asked by changing one thing: the x's in order, a fixed set
+of sequences, or the loss everywhere. None of it changes a posterior.
+
 Small worlds are enumerated: `sequences` lists every sequence with its probability, and `posterior`
 counts mappings.
 """
@@ -21,7 +24,7 @@ import itertools
 import math
 from enum import IntEnum
 from functools import lru_cache
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -83,6 +86,8 @@ def permutations(n: int) -> Int[np.ndarray, "mapping symbol"]:
 class Permutation(Task):
     """A hidden permutation shown pair by pair: answers can be eliminated, or recalled."""
 
+    omit_if_default: ClassVar[frozenset[str]] = frozenset({"x_order", "fixed_set", "loss"})
+
     kind: Literal["permutation"] = "permutation"
     """The name of this task in files."""
 
@@ -102,6 +107,16 @@ class Permutation(Task):
     """What decides which mappings are held out: None is each run's own seed, a number fixes one
     split for all of them."""
 
+    x_order: Literal["shuffled", "fixed"] = "shuffled"
+    """In which order a sequence shows the x's: a random one, or always 1 to V."""
+
+    fixed_set: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    """How many sequences are drawn once for a run, to be trained on again and again; 0: every
+    sequence is drawn anew."""
+
+    loss: Literal["answers", "all"] = "answers"
+    """Where the loss is: at every x, or at every position, so that the next x is guessed too."""
+
     @property
     def d_vocab(self) -> int:
         return self.n_symbols + 1
@@ -117,9 +132,19 @@ class Permutation(Task):
         return min(max(round(self.held_out * total), 1), total - 1)
 
     @property
-    def loss_positions(self) -> tuple[int, ...]:
-        """Where the model is asked: at every x."""
+    def asked_positions(self) -> tuple[int, ...]:
+        """Where the model is asked for an answer: at every x."""
         return tuple(range(0, self.n_ctx, 2))
+
+    @property
+    def loss_positions(self) -> tuple[int, ...]:
+        return tuple(range(self.n_ctx)) if self.loss == "all" else self.asked_positions
+
+    @property
+    def orders(self) -> Int[np.ndarray, "order symbol"]:
+        """Every order in which a sequence may show the x's, all equally likely."""
+        every = permutations(self.n_symbols)
+        return every if self.x_order == "shuffled" else every[:1]  # the first one is 1 to V
 
     @property
     def source_probability(self) -> tuple[float, ...]:
@@ -139,7 +164,9 @@ class Permutation(Task):
 
     def sample(self, world: Split, *, key: PRNGKeyArray) -> Example:
         """A trained mapping, an order and a source, each drawn independently."""
-        orders = permutations(self.n_symbols)
+        orders = self.orders
+        if self.fixed_set:
+            key = self._key_in_set(world, key)
         # three words of 32 random bits; the remainder's bias is below n / 2^32, and one draw
         # compiles fastest
         for_mapping, for_order, for_source = jax.random.bits(key, (3,))
@@ -152,6 +179,17 @@ class Permutation(Task):
         weights = jnp.zeros(self.n_ctx).at[jnp.array(self.loss_positions)].set(1.0)
         return Example(tokens[:-1], tokens[1:], weights)
 
+    def _key_in_set(self, world: Split, key: PRNGKeyArray) -> PRNGKeyArray:
+        """The key of one of the sequences that a run has, each as likely as the others.
+
+        A run's set is its own: its first two mappings, read as a number, say which one.
+        """
+        first_two = world.train[:2].reshape(-1).astype(jnp.uint32)
+        digits = self.n_symbols ** np.arange(2 * self.n_symbols, dtype=np.uint64)
+        number = jnp.sum(first_two * jnp.asarray(digits.astype(np.uint32))[: first_two.shape[0]])
+        which = jax.random.bits(key) % np.uint32(self.fixed_set)
+        return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), number), which)
+
     def list_tokens(
         self, mappings: Int[Array, "mapping symbol"], sources: tuple[int, ...]
     ) -> Int[Array, "batch length"]:
@@ -161,7 +199,7 @@ class Permutation(Task):
             raise UserError(
                 f"sources must be pair numbers from 0 to {self.n_symbols - 1}, got {list(sources)}"
             )
-        orders = permutations(self.n_symbols)
+        orders = self.orders
         count = mappings.shape[0] * len(orders) * len(sources)
         if count > MAX_SEQUENCES:
             raise UserError(
@@ -264,8 +302,16 @@ class Permutation(Task):
         mapping, ln M, since the x's say nothing about it and V - 1 pairs determine it. Repeating
         the last pair removes nothing: that step costs 0 either way. So the floor is ln(M) / V; for
         M = V! it equals sum_k ln(k) / V.
+
+        If the x's to come are guessed too, they add their entropy: ln(V - k + 1) for x_k, one of
+        those not shown yet, unless their order is fixed; and that of its source for the last one.
         """
-        return math.log(n_mappings) / self.n_symbols
+        total = math.log(n_mappings)
+        if self.loss == "all":
+            if self.x_order == "shuffled":
+                total += sum(math.log(left) for left in range(2, self.n_symbols))
+            total -= sum(p * math.log(p) for p in self.source_probability if p > 0)
+        return total / len(self.loss_positions)
 
     def roles(self, tokens: Tokens) -> Int[Array, "pos"]:
         """The `Role` of each position of a prompt."""

@@ -1,6 +1,6 @@
-"""R1-R7, R11 and R17: the eliminator, and what its loss does not show.
+"""R3-R5, R11, R20 and R27: the model that is trained without repeats eliminates. How exactly?
 
-And the posteriors that it could follow.
+Where does it look, and what does its head write?
 """
 
 import jax
@@ -10,240 +10,100 @@ import numpy as np
 from mnemoscope.core.axes import Array
 from mnemoscope.models import Transformer
 from mnemoscope.probes.attention import mean_pattern, roles
-from mnemoscope.probes.skills import accuracy, against_training, answers
-from mnemoscope.studies.claims import Outcome, Verdict
+from mnemoscope.probes.skills import against_training
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.remember.conditions import PLAIN, SMALL, TWO
+from mnemoscope.studies.library.remember.conditions import PLAIN
 from mnemoscope.studies.library.remember.mastery import (
     card,
     eliminates,
-    over_readings,
-    percent,
-    recall,
-    short,
+    in_readings,
+    named_by_condition,
+    that_eliminate,
 )
-from mnemoscope.studies.statistics import MOST, mean_interval, share_verdict
+from mnemoscope.studies.measurement import Measurement, among
 from mnemoscope.tasks import Permutation, Split
-from mnemoscope.tasks.permutation import permutations
-from mnemoscope.theory.elimination_floors import eliminator_loss, guessing_loss, used_set_loss
+
+STEPS = (1, 2, 3, 4, 5)
+GUESSED = STEPS[:-1]
+"""The steps at which more than one value is left."""
 
 
-def loss_of_the_eliminator(evidence: Evidence) -> Outcome:
-    """R1: the eliminator's mean loss, by formula and by counting over all sequences.
+def measure_last_step(evidence: Evidence) -> Measurement:
+    """R3: accuracy at step 5 on every held-out sequence, and the largest error there."""
 
-    Reproduced if both agree to 1e-6 and round to the published figures, else refuted.
-    """
-    task = Permutation()
-    everything = task.sequences(permutations(5))
-    posterior = jax.vmap(task.posterior)(jnp.asarray(everything.tokens[:, :-1]))
-    exact = np.asarray(posterior, np.float64)
-    given = np.take_along_axis(exact, everything.tokens[:, 1::2, None], axis=-1)
-    counted = float(-np.log(given).mean())
-    formula = eliminator_loss(5)
-    guess = guessing_loss(5)
-    as_published = abs(formula - 0.957) < 5e-4 and abs(guess - 1.609) < 5e-4
-    verdict: Verdict = "refuted"
-    if as_published and abs(counted - formula) < 1e-6:
-        verdict = "reproduced"
-    sentence = (
-        f"The eliminator's loss is {formula:.6f} by formula, {counted:.6f} by counting; "
-        f"a guess costs {guess:.6f}."
-    )
-    return Outcome(verdict, formula, (formula, formula), sentence)
+    def worst(name: str) -> np.ndarray:
+        return card(evidence, name)["max_ae"][:, -1]
+
+    parts = {
+        "all right": evidence.by_reading(PLAIN, lambda name: eliminates(evidence, name) == 1),
+        "Max-AE": evidence.by_reading(PLAIN, worst),
+        "accuracy": eliminates(evidence, PLAIN),
+    }
+    by_seed = {"step 5 accuracy": eliminates(evidence, PLAIN), "Max-AE": worst(PLAIN)}
+    return Measurement(parts, by_seed)
 
 
-def counts(evidence: Evidence) -> Outcome:
-    """R2: the numbers of distinct sequences, listed and counted.
-
-    Reproduced if there are as many as published in all, trained and held out, and no mapping is in
-    both parts, else refuted.
-    """
-    task = Permutation()
-    split = task.world(key=jax.random.key(0))
-    mappings = (permutations(5), split.train, split.held_out)
-    n = [len(np.unique(task.sequences(each).tokens, axis=0)) for each in mappings]
-    train, held = ({tuple(row) for row in np.asarray(part).tolist()} for part in split)
-    shared = train & held
-    ok = n == [14_400, 11_520, 2_880] and not shared
-    sentence = (
-        f"Listed and counted: {n[0]:,} sequences, {n[1]:,} trained and {n[2]:,} held out; "
-        f"{len(shared)} mappings in both."
-    )
-    return Outcome("reproduced" if ok else "refuted", n[0], (n[0], n[0]), sentence)
+def measure_posterior_by_step(evidence: Evidence) -> Measurement:
+    """R4: the distance of the output from the elimination posterior, step by step."""
+    cards = evidence.by_reading(PLAIN, lambda name: card(evidence, name))
+    parts = {
+        f"MAE at step {k}": {reading: each["mae"][:, k - 1] for reading, each in cards.items()}
+        for k in STEPS
+    }
+    largest = {reading: each["max_ae"].max(axis=1) for reading, each in cards.items()}
+    parts["Max-AE"] = {reading: each <= 0.15 for reading, each in largest.items()}
+    parts["eliminates"] = that_eliminate(evidence, PLAIN)
+    for k in STEPS:
+        parts[f"Max-AE at step {k}"] = cards["plain"]["max_ae"][:, k - 1]
+    by_seed = {"MAE": cards["plain"]["mae"].mean(axis=1), "Max-AE": largest["plain"]}
+    return Measurement(parts, by_seed)
 
 
-def last_step(evidence: Evidence) -> Outcome:
-    """R3: seeds that get step 5 right on every held-out sequence, and their largest error there.
+def measure_below_chance(evidence: Evidence) -> Measurement:
+    """R5: held-out accuracy minus chance at steps 1 to 4, with a split of its own for each seed."""
+    chance = 1 / np.arange(5, 1, -1)
 
-    Reproduced if at least 90% of seeds do, with a median Max-AE of at most .013, refuted if at most
-    10% do, partly in between or where another reading says otherwise. A short training that does
-    not reproduce it leaves it undecided.
-    """
+    def gap(name: str) -> np.ndarray:
+        return card(evidence, name)["accuracy"][:, :4] - chance[None]
 
-    def judge(name: str) -> tuple[Verdict, float]:
-        verdict, share, _ = share_verdict(eliminates(evidence, name) == 1)
-        large = np.median(card(evidence, name)["max_ae"][:, -1]) > 0.013
-        if verdict == "reproduced" and large:
-            verdict = "partly"
-        return verdict, share
-
-    last = eliminates(evidence, PLAIN)
-    worst = card(evidence, PLAIN)["max_ae"][:, -1]
-    _, share, interval = share_verdict(last == 1)
-    verdict, note = over_readings(evidence, PLAIN, judge(PLAIN)[0], judge, "share of seeds")
-    if verdict != "reproduced" and short(evidence, PLAIN):
-        verdict = "undecided"
-    sentence = (
-        f"{percent(share)} of seeds answer step 5 right on every held-out sequence "
-        f"(mean accuracy {percent(last.mean())}, median Max-AE {np.median(worst):.2g}).{note}"
-    )
-    return Outcome(verdict, share, interval, sentence, {"step 5 accuracy": last, "Max-AE": worst})
+    gaps = evidence.by_reading(PLAIN, gap)
+    by_seed = gaps["plain"].mean(axis=1)
+    closer = evidence.measure(PLAIN, against_training)
+    distance, by_heart = (closer[name][:, :4] for name in ("mae_all", "mae_training"))
+    parts = {
+        f"accuracy - chance at step {k}": {
+            reading: each[:, k - 1] for reading, each in gaps.items()
+        }
+        for k in GUESSED
+    }
+    for k in GUESSED:
+        parts[f"by heart at step {k}"] = closer["accuracy_training"][:, k - 1]
+    parts["below chance"] = by_seed < 0
+    parts["nearer to by heart"] = by_heart.mean(axis=1) < distance.mean(axis=1)
+    parts["eliminates"] = that_eliminate(evidence, PLAIN)
+    return Measurement(parts, {"accuracy - chance, steps 1-4": by_seed})
 
 
-def posterior_by_step(evidence: Evidence) -> Outcome:
-    """R4: the distance of the output from the elimination posterior, step by step.
+def measure_trap(evidence: Evidence) -> Measurement:
+    """R20: what a model trained without repeats answers when it is asked again for x1."""
 
-    Reproduced if the mean MAE is at most .02 at each step and Max-AE at most .15 in 90% of seeds,
-    partly if the MAE is at most .05, else refuted. Undecided after a short training.
-    """
-    mae = card(evidence, PLAIN)["mae"]
-    max_ae = card(evidence, PLAIN)["max_ae"]
-    by_step = mae.mean(axis=0)
-    worst = max_ae.max(axis=1)
-    value, interval = mean_interval(mae.mean(axis=1))
-    verdict: Verdict = "refuted"
-    if (by_step <= 0.02).all() and (worst <= 0.15).mean() >= MOST:
-        verdict = "reproduced"
-    elif (by_step <= 0.05).all():
-        verdict = "partly"
-    means, largest = (" ".join(f"{x:.4f}" for x in part.mean(axis=0)) for part in (mae, max_ae))
-    sentence = (
-        "Distance from the elimination posterior by step, means over seeds: "
-        f"MAE {means}; Max-AE {largest}."
-    )
-    if short(evidence, PLAIN):
-        # the rate that falls to zero comes closer than the paper's budget at a constant one
-        verdict = "undecided"
-        sentence += " The verdict hangs on the schedule of the rate, which differs at this scale."
-    by_seed = {"MAE": mae.mean(axis=1), "Max-AE": worst}
-    return Outcome(verdict, value, interval, sentence, by_seed)
+    def says(name: str) -> np.ndarray:
+        return card(evidence, name)["says_unused"][:, 0]
+
+    p_unused = card(evidence, PLAIN)["p_unused"][:, 0]
+    parts = {
+        "unused value": evidence.by_reading(PLAIN, lambda name: says(name) >= 0.99),
+        "P(unused)": p_unused,
+        "eliminates": that_eliminate(evidence, PLAIN),
+    }
+    return Measurement(parts, {"p(unused)": p_unused, "says unused": says(PLAIN)})
 
 
-def _percents(shares: np.ndarray) -> str:
-    """Mean shares by step, over seeds, in percent."""
-    return " ".join(f"{100 * x:.1f}" for x in shares.mean(axis=0))
+# ---- where the head looks, and what it writes
 
 
-def below_chance(evidence: Evidence) -> Outcome:
-    """R5: held-out accuracy minus chance at steps 1 to 4, with a split of its own for each seed.
-
-    Reproduced if the interval holds 0 at all four steps, refuted if it lies below 0 at three or
-    more, else partly. A short training can only refute it.
-    """
-    by_step = card(evidence, PLAIN)["accuracy"][:, :4]
-    closer = {name: x[:, :4] for name, x in evidence.measure(PLAIN, against_training).items()}
-    gap = by_step - 1 / np.arange(5, 1, -1)[None]
-    intervals = [mean_interval(gap[:, step])[1] for step in range(4)]
-    below = sum(high < 0 for _, high in intervals)
-    around = sum(low <= 0 <= high for low, high in intervals)
-    by_seed = gap.mean(axis=1)
-    value, interval = mean_interval(by_seed)
-    verdict: Verdict = "partly"
-    if below >= 3:
-        verdict = "refuted"
-    elif around == 4:
-        verdict = "reproduced"
-    if verdict != "refuted" and short(evidence, PLAIN):
-        verdict = "undecided"
-    nearer = closer["mae_training"].mean(axis=1) < closer["mae_all"].mean(axis=1)
-    sentence = (
-        "With a split of its own for each seed, held-out accuracy at steps 1-4 is "
-        f"{_percents(by_step)}% (chance 20.0 25.0 33.3 50.0), below chance in "
-        f"{percent((by_seed < 0).mean())} of seeds: what the training mappings favor, the "
-        "held-out ones lack. A reader that knew the training mappings exactly would score "
-        f"{_percents(closer['accuracy_training'])}%; {percent(nearer.mean())} of "
-        "seeds are nearer to it than to the eliminator."
-    )
-    return Outcome(verdict, value, interval, sentence, {"accuracy - chance, steps 1-4": by_seed})
-
-
-def the_trap(evidence: Evidence) -> Outcome:
-    """R6: what a model trained without repeats answers when it is asked again for x1.
-
-    A seed does it if that is the unused value in at least 99% of held-out sequences: reproduced if
-    at least 90% of seeds do, refuted if at most 10%, partly in between.
-    """
-    says = card(evidence, PLAIN)["says_unused"][:, 0]
-    p = card(evidence, PLAIN)["p_unused"][:, 0]
-    verdict, share, _ = share_verdict(says >= 0.99)
-    value, interval = mean_interval(p)
-    sentence = (
-        f"Asked again for x1, the unused value gets probability {value:.4f} and is the answer to "
-        f"{percent(says.mean())} of the sequences; {percent(share)} of seeds say it at least 99 "
-        "times in 100."
-    )
-    return Outcome(verdict, value, interval, sentence, {"p(unused)": p, "says unused": says})
-
-
-def what_loss_shows(evidence: Evidence) -> Outcome:
-    """R7: held-out losses of the model that cannot recall and of the one that can.
-
-    Reproduced if they differ by less than .05 where x1 repeats, partly if they agree within .01
-    only where nothing repeats, else refuted. Undecided after a short training.
-    """
-    names = (PLAIN, SMALL, TWO)
-    new = {name: card(evidence, name)["loss"].mean(axis=1) for name in names}
-    again = {name: card(evidence, name)["repeat_loss"][:, 0].mean(axis=1) for name in names}
-    gaps = again[PLAIN] - again[TWO].mean()
-    value, interval = mean_interval(gaps)
-    verdict: Verdict = "refuted"
-    if abs(value) < 0.05:
-        verdict = "reproduced"
-    elif abs(new[PLAIN].mean() - new[TWO].mean()) < 0.01:
-        verdict = "partly"
-    if short(evidence, TWO):  # differences of a hundredth still move with training
-        verdict = "undecided"
-    table = "; ".join(f"{name} {new[name].mean():.3f} / {again[name].mean():.3f}" for name in names)
-    sentence = (
-        f"Held-out loss without / with the first pair repeated: {table} (recall "
-        f"{percent(recall(evidence, SMALL).mean())} in the second, "
-        f"{percent(recall(evidence, TWO).mean())} in the third). No reader of the used set alone "
-        f"can be below {used_set_loss(5, 0.3):.3f} where 30% repeat, so .959 cannot be the loss of "
-        "a model without recall on such data."
-    )
-    return Outcome(
-        verdict, value, interval, sentence, {"loss gap where the first pair repeats": gaps}
-    )
-
-
-def _attention(task: Permutation, model: Transformer, split: Split) -> dict[str, Array]:
-    """Where the head looks on held-out mappings, in which no pair repeats."""
-    tokens = task.list_tokens(split.held_out, (task.n_symbols - 1,))
-    return roles(task, mean_pattern(task, model, tokens))
-
-
-def even_attention(evidence: Evidence) -> Outcome:
-    """R11: the largest distance of a mean weight, from a query to an earlier output, from 1/k.
-
-    A seed does it if that is at most .1: reproduced if at least 90% of seeds do, refuted if at most
-    10%, partly in between.
-    """
-    seen = evidence.measure(PLAIN, _attention)
-    uneven = seen["unevenness"][:, 0]
-    mass = seen["x_to_outputs"][:, 0]
-    verdict, share, _ = share_verdict(uneven <= 0.1)
-    value, interval = mean_interval(uneven)
-    sentence = (
-        f"The largest distance of any mean attention weight from 1/k is {value:.3f} on average; "
-        f"{percent(share)} of seeds stay within 0.1. Earlier outputs get {percent(mass.mean())} of "
-        "a query's attention."
-    )
-    by_seed = {"unevenness": uneven, "mass on outputs": mass}
-    return Outcome(verdict, value, interval, sentence, by_seed)
-
-
-def elimination_rate(task: Permutation, model: Transformer, split: Split) -> Array:
-    """Accuracy at the last step on held-out mappings: all that R17 and R18 need of a card.
+def look_at_new_pairs(task: Permutation, model: Transformer, split: Split) -> dict[str, Array]:
+    """Where heads look on held-out mappings, in which no pair repeats.
 
     Args:
         task: The permutation task.
@@ -251,43 +111,87 @@ def elimination_rate(task: Permutation, model: Transformer, split: Split) -> Arr
         split: Its trained and held-out mappings.
     """
     tokens = task.list_tokens(split.held_out, (task.n_symbols - 1,))
-    return accuracy(answers(task, model, tokens), tokens)[-1]
+    return roles(task, mean_pattern(task, model, tokens))
 
 
-def _stored(evidence: Evidence, name: str, v: int) -> float | np.floating:
-    """How much of what knowing the training mappings by heart would gain, a condition gains.
+def measure_even_attention(evidence: Evidence) -> Measurement:
+    """R11: the largest distance of a mean weight, from a query to an earlier output, from 1/k."""
 
-    In training loss over elimination, with v symbols.
+    def uneven(name: str) -> np.ndarray:
+        return evidence.measure(name, look_at_new_pairs)["unevenness"][:, 0]
+
+    mass = evidence.measure(PLAIN, look_at_new_pairs)["x_to_outputs"][:, 0]
+    parts = {
+        "even": evidence.by_reading(PLAIN, lambda name: uneven(name) <= 0.1),
+        "unevenness": uneven(PLAIN),
+        "mass on outputs": mass,
+        "eliminates": that_eliminate(evidence, PLAIN),
+    }
+    return Measurement(parts, {"unevenness": uneven(PLAIN), "mass on outputs": mass})
+
+
+def used_values(task: Permutation, model: Transformer, split: Split) -> dict[str, Array]:
+    """What a model gives to used values from the second step on, over held-out sequences.
+
+    `p` is their probability in all. `gap` is how much higher the logits of unused values are on
+    average than those of used ones, and `direct` the part of it that the heads' own output makes
+    through the read-out, past the feed-forward layer (direct logit attribution). Linear in the
+    heads' output only where no norm stands between.
+
+    Args:
+        task: The permutation task.
+        model: One seed's.
+        split: Its trained and held-out mappings.
     """
-    run = evidence.run(name)
-    task = Permutation(n_symbols=v)
-    by_rule = eliminator_loss(v)
-    by_heart = task.loss_floor(len(permutations(v)) - task.n_held_out)
-    return (by_rule - run.losses[run.finished, -1].mean()) / (by_rule - by_heart)
+    tokens = task.list_tokens(split.held_out, (task.n_symbols - 1,))
+    asked = jnp.array(task.asked_positions[1:])
+    read_out = model.params["unembed.W_U"]
+
+    def of_sequence(row: Array) -> tuple[Array, Array, Array]:
+        logits, trace = model.run_with_trace(row[: task.n_ctx])
+        heads = trace["blocks.0.attn.hook_result"].sum(axis=1)
+        is_y = jax.nn.one_hot(row[1:-2:2] - 1, task.n_symbols)
+        used = jnp.cumsum(is_y, axis=0)  # step, symbol
+        unused = 1 - used
+
+        def mean_gap(of_symbols: Array) -> Array:
+            kept = (of_symbols * unused).sum(axis=1) / unused.sum(axis=1)
+            ruled_out = (of_symbols * used).sum(axis=1) / used.sum(axis=1)
+            return (kept - ruled_out).mean()
+
+        p = jax.nn.softmax(logits[asked], axis=-1)[:, 1:]
+        return (
+            (p * used).sum(axis=1).mean(),
+            mean_gap(logits[asked, 1:]),
+            mean_gap((heads[asked] @ read_out)[:, 1:]),
+        )
+
+    p, gap, direct = jax.vmap(of_sequence)(tokens)
+    return {"p": p.mean(), "gap": gap.mean(), "direct": direct.mean()}
 
 
-def storing_or_ruling(evidence: Evidence) -> Outcome:
-    """R17: held-out accuracy at the last step with 4, 5 and 6 symbols.
+def measure_read_out(evidence: Evidence) -> Measurement:
+    """R27: the probability of used values, and how much of their distance from unused ones the
+    averaging head makes through the read-out alone."""
 
-    Reproduced if below .9 with four and at least .99 with five and six, refuted if at least .99
-    with four, else partly. A short training can only refute it.
-    """
-    names = {4: "plain/v4", 5: PLAIN, 6: "plain/v6"}
-    skill = {v: evidence.measure(name, elimination_rate) for v, name in names.items()}
-    value, interval = mean_interval(skill[4])
-    rest = min(skill[5].mean(), skill[6].mean())
-    verdict: Verdict = "partly"
-    if value < 0.9 and rest >= 0.99:
-        verdict = "reproduced"
-    elif value >= 0.99:
-        verdict = "refuted"
-    if verdict != "refuted" and short(evidence, PLAIN):
-        verdict = "undecided"
-    table = ", ".join(f"V={v} {percent(x.mean())}" for v, x in skill.items())
-    share = ", ".join(percent(_stored(evidence, name, v)) for v, name in names.items())
-    sentence = (
-        f"Right at the last step on held-out mappings: {table}. Of what knowing the training "
-        "mappings by heart would gain in training loss over elimination, the models gain "
-        f"{share}."
+    def share(name: str) -> np.ma.MaskedArray:
+        found = evidence.measure(name, used_values)
+        apart = found["gap"] > 0
+        return among(apart, found["direct"] / np.where(apart, found["gap"], 1.0))
+
+    def small(name: str) -> np.ndarray:
+        return evidence.measure(name, used_values)["p"] <= 0.01
+
+    # a norm after each sum stands between the heads and the read-out: there is no direct part
+    linear = [reading for reading in evidence.readings(PLAIN) if reading != "post"]
+    shares = in_readings(evidence, (PLAIN,), share)
+    parts = {
+        "to zero": evidence.by_reading(PLAIN, small),
+        "by the read-out": {reading: shares[reading] for reading in linear},
+        "p(used)": evidence.measure(PLAIN, used_values)["p"],
+        "eliminates": that_eliminate(evidence, PLAIN),
+    }
+    by_seed = named_by_condition(
+        evidence, "p(used)", PLAIN, lambda name: evidence.measure(name, used_values)["p"]
     )
-    return Outcome(verdict, value, interval, sentence, {f"V={v}": x for v, x in skill.items()})
+    return Measurement(parts, by_seed | {"share of the read-out": shares["plain"].filled(np.nan)})

@@ -1,57 +1,89 @@
-"""R12-R15: what the two heads do, by where they look and by what is lost without them."""
+"""R12-R15, R28 and R29: what heads and feed-forward layer do, by where they look and by what is
+lost or said when something is put in their place."""
 
-from collections.abc import Callable
-from functools import wraps
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array
-from mnemoscope.models import Transformer
+from mnemoscope.models import Transformer, replace_site
 from mnemoscope.probes.ablation import forced_patterns, knock_outs, list_cases
 from mnemoscope.probes.attention import mean_pattern, roles
-from mnemoscope.studies.claims import Outcome
-from mnemoscope.studies.evidence import MIN_SEEDS, Evidence
-from mnemoscope.studies.library.remember.conditions import TWO
-from mnemoscope.studies.library.remember.mastery import masters, percent, short
-from mnemoscope.studies.statistics import share_interval, share_verdict
+from mnemoscope.studies.evidence import Evidence
+from mnemoscope.studies.library.remember.conditions import PLAIN_TWO, SMALL_TWO, TWO
+from mnemoscope.studies.library.remember.mastery import full_only, masters, that_master_both
+from mnemoscope.studies.measurement import Measurement, among
 from mnemoscope.tasks import Permutation, Split
 
 # a skill after a knock-out
 DAMAGED = 0.6  # at most
 INTACT = 0.9  # at least
+ATTN_OUT = "blocks.0.hook_attn_out"
 
 
-def _attention(task: Permutation, model: Transformer, split: Split) -> dict[str, dict[str, Array]]:
-    """Where the heads look when the last pair is new, and when it is the first one again."""
-    found = {}
+# ---- where heads look
+
+
+def where_heads_look(
+    task: Permutation, model: Transformer, split: Split
+) -> dict[str, dict[str, Array]]:
+    """Where the heads look when the last pair is new, and when it is the first one again.
+
+    Args:
+        task: The permutation task.
+        model: One seed's.
+        split: Its trained and held-out mappings.
+    """
+    found: dict[str, dict[str, Array]] = {}
     for name, last_pair in (("new", task.n_symbols - 1), ("again", 0)):
         tokens = task.list_tokens(split.held_out, (last_pair,))
         found[name] = roles(task, mean_pattern(task, model, tokens))
     return found
 
 
-def roles_of_heads(evidence: Evidence) -> Outcome:
-    """R12: where each of the two heads looks.
+def averaging_and_local(evidence: Evidence, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Which heads of a condition's seeds average earlier outputs, and which are local.
 
-    A seed does it if one head averages (90% of a query on outputs, within .15 of even) and the
-    other is local (.9 of an output on itself, .5 of a query on the output before): reproduced if at
-    least 90% of seeds do, refuted if at most 10%, partly in between.
+    A head averages if it gives outputs 90% of a query's mass within .15 of even; it is local if it
+    gives .9 of an output to itself and .5 of a query to the output before.
+
+    Args:
+        evidence: What there is.
+        name: The condition.
     """
-    both = evidence.measure(TWO, _attention)
-    seen = both["new"]
+    seen = evidence.measure(name, where_heads_look)["new"]
     averages = (seen["x_to_outputs"] >= 0.9) & (seen["unevenness"] <= 0.15)
     local = (seen["y_to_self"] >= 0.9) & (seen["x_to_preceding_output"] >= 0.5)
-    # one head averages and the other one is local
-    verdict, share, interval = share_verdict((averages & local[:, ::-1]).any(axis=1))
-    before = seen["x_to_preceding_output"].max(axis=1)
-    to_self = seen["y_to_self"].max(axis=1)
-    sentence = (
-        f"{percent(share)} of seeds have one averaging and one local head; an averaging head is in "
-        f"{percent(averages.any(axis=1).mean())}, a local one in "
-        f"{percent(local.any(axis=1).mean())}. The more local head gives {before.mean():.2f} of a "
-        "query to the output before it, the more self-attending one "
-        f"{to_self.mean():.2f} of an output to itself."
-    )
+    return averages, local
+
+
+def specialized(evidence: Evidence, name: str) -> np.ndarray:
+    """Seeds in which one head averages and the other one is local.
+
+    Args:
+        evidence: What there is.
+        name: The condition.
+    """
+    averages, local = averaging_and_local(evidence, name)
+    return np.any(averages & local[:, ::-1], axis=1)
+
+
+def measure_roles(evidence: Evidence) -> Measurement:
+    """R12: where each of the two heads looks."""
+    averages, local = averaging_and_local(evidence, TWO)
+    both = evidence.measure(TWO, where_heads_look)
+    before = both["new"]["x_to_preceding_output"].max(axis=1)
+    to_self = both["new"]["y_to_self"].max(axis=1)
+    parts = {
+        "both roles": evidence.by_reading(TWO, lambda name: specialized(evidence, name)),
+        "averaging head": averages.any(axis=1),
+        "local head": local.any(axis=1),
+        "x to preceding output": before,
+        "y to self": to_self,
+        "masters both": that_master_both(evidence, TWO),
+    }
     by_seed = {
         "averaging head": averages.any(axis=1),
         "local head": local.any(axis=1),
@@ -60,136 +92,224 @@ def roles_of_heads(evidence: Evidence) -> Outcome:
         "repeated x to first x": both["again"]["last_x_to_first_x"].max(axis=1),
         "repeated x to first output": both["again"]["last_x_to_first_output"].max(axis=1),
     }
-    return Outcome(verdict, share, interval, sentence, by_seed)
+    return Measurement(parts, by_seed)
 
 
-def among_masters(
-    judge: Callable[[Evidence, np.ndarray], Outcome],
-) -> Callable[[Evidence], Outcome]:
-    """Judge only the seeds that master both skills: what a model cannot do, no part of it does."""
+def measure_specialization(evidence: Evidence) -> Measurement:
+    """R28: both roles in heads of d=16, of d=32, and of d=32 trained without repeats."""
+    full_only(evidence, SMALL_TWO, PLAIN_TWO)
+    names = {"at d=16": SMALL_TWO, "at d=32": TWO, "without repeats": PLAIN_TWO}
+    parts: dict[str, Any] = {
+        what: evidence.by_reading(name, lambda each: specialized(evidence, each))
+        for what, name in names.items()
+    }
+    for what, name in names.items():
+        parts[f"local head, {what}"] = averaging_and_local(evidence, name)[1].any(axis=1)
+    by_seed = {
+        f"x to preceding output, {what}": evidence.measure(name, where_heads_look)["new"][
+            "x_to_preceding_output"
+        ].max(axis=1)
+        for what, name in names.items()
+    }
+    parts["masters both"] = that_master_both(evidence, TWO)
+    return Measurement(parts, by_seed)
 
-    @wraps(judge)
-    def judged(evidence: Evidence) -> Outcome:
-        able = masters(evidence, TWO)
-        if able.sum() >= MIN_SEEDS:
-            return judge(evidence, able)
-        share, interval = share_interval(able)
-        sentence = f"Only {int(able.sum())} seeds master both skills; {MIN_SEEDS} are needed."
-        return Outcome("undecided", share, interval, sentence)
 
-    return judged
+# ---- what is lost without a part, by seeds that master both skills
 
 
-def _divided(elimination: np.ndarray, recall: np.ndarray) -> np.ndarray:
+def skills_without_heads(evidence: Evidence, name: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Elimination and recall without each of two heads: (seed, head).
+
+    Args:
+        evidence: What there is.
+        name: The condition.
+        kind: What stands in the head's place, "mean" or "zero".
+    """
+    out = evidence.measure(name, knock_outs)[kind]
+    return out["elimination"][:, 1:3], out["recall"][:, 1:3]
+
+
+def divides(elimination: np.ndarray, recall: np.ndarray) -> np.ndarray:
     """Seeds in which one head's loss takes elimination alone, and the other's recall alone.
 
-    Both are skills without one head: (seed, head).
+    Args:
+        elimination: Without each head: (seed, head).
+        recall: The same.
     """
     only_elimination = (elimination <= DAMAGED) & (recall >= INTACT)
     only_recall = (recall <= DAMAGED) & (elimination >= INTACT)
     return np.any(only_elimination & only_recall[:, ::-1], axis=1)
 
 
-@among_masters
-def division_of_work(evidence: Evidence, able: np.ndarray) -> Outcome:
-    """R13: both skills without each head, set to its mean, by seeds that master both.
+def measure_division(evidence: Evidence) -> Measurement:
+    """R13: both skills without each head, set to its mean, by seeds that master both."""
 
-    A seed divides if one head's loss takes elimination to at most 60% and leaves recall at 90% or
-    more, and the other's the reverse: reproduced if at least 90% of seeds do, refuted if at most
-    10%, partly in between.
-    """
-    out = evidence.measure(TWO, knock_outs)
+    def divided(name: str, kind: str) -> np.ma.MaskedArray:
+        return among(masters(evidence, name), divides(*skills_without_heads(evidence, name, kind)))
 
-    def without(kind: str) -> tuple[np.ndarray, np.ndarray]:
-        return out[kind]["elimination"][:, 1:3], out[kind]["recall"][:, 1:3]  # seed, head
-
-    elimination, recall = without("mean")
-    divided = _divided(elimination, recall)
-    verdict, share, interval = share_verdict(divided[able])
-    with_zero = _divided(*without("zero"))[able].mean()
-    both_fall = np.any((elimination <= DAMAGED) & (recall <= DAMAGED), axis=1)[able].mean()
-    idle = np.any((elimination >= INTACT) & (recall >= INTACT), axis=1)[able].mean()
-    sentence = (
-        f"Of {int(able.sum())} seeds that master both skills, {percent(share)} divide them between "
-        f"the heads when heads are set to their mean ({percent(with_zero)} when set to zero). In "
-        f"{percent(both_fall)} of seeds losing one head takes both skills down, and in "
-        f"{percent(idle)} some head is needed for neither."
-    )
+    able = masters(evidence, TWO)
+    elimination, recall = skills_without_heads(evidence, TWO, "mean")
+    both_fall = np.any((elimination <= DAMAGED) & (recall <= DAMAGED), axis=1)
+    idle = np.any((elimination >= INTACT) & (recall >= INTACT), axis=1)
+    parts = {
+        "divides": evidence.by_reading(TWO, lambda name: divided(name, "mean")),
+        "divides, set to zero": divided(TWO, "zero"),
+        "one head for both": among(able, both_fall),
+        "idle head": among(able, idle),
+        "masters both": that_master_both(evidence, TWO),
+    }
     by_seed = {
         "masters both": able,
-        "divided": divided,
+        "divided": divides(elimination, recall),
         "elimination without head 0": elimination[:, 0],
         "elimination without head 1": elimination[:, 1],
         "recall without head 0": recall[:, 0],
         "recall without head 1": recall[:, 1],
     }
-    return Outcome(verdict, share, interval, sentence, by_seed)
+    return Measurement(parts, by_seed)
 
 
-@among_masters
-def attention_and_mlp(evidence: Evidence, able: np.ndarray) -> Outcome:
-    """R14: recall with attention, and with the feed-forward layer, at its mean.
+def measure_attention_and_mlp(evidence: Evidence) -> Measurement:
+    """R14: recall with attention, and with the feed-forward layer, at its mean."""
 
-    Of the seeds that master both skills: reproduced if both leave recall at 50% or less in at least
-    90%, refuted if in at most 10%, partly in between.
-    """
-    recall = evidence.measure(TWO, knock_outs)["mean"]["recall"]
-    names = list_cases(evidence.conditions[TWO].spec.model)
-    attention = recall[:, names.index("L0 attention")]
-    mlp = recall[:, names.index("L0 mlp")]
-    verdict, share, interval = share_verdict(((attention <= 0.5) & (mlp <= 0.5))[able])
-    sentence = (
-        f"Recall falls to {percent(attention[able].mean())} with attention at its mean and to "
-        f"{percent(mlp[able].mean())} with the feed-forward layer at its mean; both are at or "
-        f"below 50% in {percent(share)} of seeds."
-    )
+    def without(name: str, part: str) -> np.ndarray:
+        recall = evidence.measure(name, knock_outs)["mean"]["recall"]
+        return recall[:, list_cases(evidence.conditions[name].spec.model).index(part)]
+
+    def needs_both(name: str) -> np.ma.MaskedArray:
+        lost = np.maximum(without(name, "L0 attention"), without(name, "L0 mlp"))
+        return among(masters(evidence, name), lost <= 0.5)
+
+    able = masters(evidence, TWO)
+    attention = without(TWO, "L0 attention")
+    mlp = without(TWO, "L0 mlp")
+    parts = {
+        "needs both": evidence.by_reading(TWO, needs_both),
+        "recall without attention": among(able, attention),
+        "recall without mlp": among(able, mlp),
+        "masters both": that_master_both(evidence, TWO),
+    }
     by_seed = {
         "masters both": able,
         "recall without attention": attention,
         "recall without mlp": mlp,
     }
-    return Outcome(verdict, share, interval, sentence, by_seed)
+    return Measurement(parts, by_seed)
 
 
-@among_masters
-def local_pattern(evidence: Evidence, able: np.ndarray) -> Outcome:
-    """R15: where the head that recall needs most looks, and recall with an even pattern forced.
+def of_recall_head(evidence: Evidence, name: str, values: np.ndarray) -> np.ndarray:
+    """What was read of the head that recall needs most, by seed.
 
-    A seed that masters both skills does it if that head gives at least half of a query to the
-    output before and the even pattern takes recall to at most 50%: reproduced if at least 90% do,
-    refuted if at most 10%, partly in between. A short training can only refute it.
+    Args:
+        evidence: What there is.
+        name: The condition.
+        values: Of each head: (seed, head).
     """
-    seen = evidence.measure(TWO, _attention)["again"]
-    forced = evidence.measure(TWO, forced_patterns)
-    without = evidence.measure(TWO, knock_outs)["mean"]["recall"][:, 1:3]  # seed, head
-    needed_most = without.argmin(axis=1)
+    needed_most = skills_without_heads(evidence, name, "mean")[1].argmin(axis=1)
+    return values[np.arange(len(values)), needed_most]
 
-    def of_recall_head(values: np.ndarray) -> np.ndarray:
-        return values[np.arange(len(able)), needed_most]
 
-    preceding = of_recall_head(seen["x_to_preceding_output"])
-    even, kept = (of_recall_head(forced[pattern]["recall"]) for pattern in ("even", "local"))
-    local = preceding >= 0.5
-    verdict, share, interval = share_verdict((local & (even <= 0.5))[able])
-    if verdict != "refuted" and short(evidence, TWO):
-        # where heads look still moves late in training
-        verdict = "undecided"
-    places = ("last_x_to_first_x", "last_x_to_first_output", "last_x_to_preceding_output")
-    first_x, first_y, before = (
-        f"{of_recall_head(seen[place])[able].mean():.2f}" for place in places
-    )
-    sentence = (
-        "The head that recall needs most looks mostly at the output just before in "
-        f"{percent(local[able].mean())} of seeds; asked again for x1, it gives {first_x} to x1, "
-        f"{first_y} to y1 and {before} to the output before. Made to look evenly, recall is "
-        f"{percent(even[able].mean())}; made to look only at the output before, "
-        f"{percent(kept[able].mean())}. (In one layer, where outputs look cannot change any "
-        "answer.)"
-    )
+def measure_local_pattern(evidence: Evidence) -> Measurement:
+    """R15: where the head that recall needs most looks, and recall with an even pattern forced."""
+
+    def preceding(name: str) -> np.ndarray:
+        seen = evidence.measure(name, where_heads_look)["again"]
+        return of_recall_head(evidence, name, seen["x_to_preceding_output"])
+
+    def forced(name: str, pattern: str) -> np.ndarray:
+        recall = evidence.measure(name, forced_patterns)[pattern]["recall"]
+        return of_recall_head(evidence, name, recall)
+
+    def necessary(name: str) -> np.ma.MaskedArray:
+        found = (preceding(name) >= 0.5) & (forced(name, "even") <= 0.5)
+        return among(masters(evidence, name), found)
+
+    able = masters(evidence, TWO)
+    even = forced(TWO, "even")
+    kept = forced(TWO, "local")
+    parts = {
+        "local and necessary": evidence.by_reading(TWO, necessary),
+        "local": among(able, preceding(TWO) >= 0.5),
+        "recall, even pattern": among(able, even),
+        "recall, local pattern": among(able, kept),
+        "masters both": that_master_both(evidence, TWO),
+    }
+    places = {
+        "to x1": "last_x_to_first_x",
+        "to y1": "last_x_to_first_output",
+        "to the output before": "last_x_to_preceding_output",
+    }
+    seen = evidence.measure(TWO, where_heads_look)["again"]
+    for what, role in places.items():
+        parts[what] = among(able, of_recall_head(evidence, TWO, seen[role]))
     by_seed = {
         "masters both": able,
-        "mass on preceding output": preceding,
+        "mass on preceding output": preceding(TWO),
         "recall, even pattern": even,
         "recall, local pattern": kept,
     }
-    return Outcome(verdict, share, interval, sentence, by_seed)
+    return Measurement(parts, by_seed)
+
+
+# ---- what the feed-forward layer goes by
+
+
+def recall_by_halves(task: Permutation, model: Transformer, split: Split) -> dict[str, Array]:
+    """How often y1 is the answer if only one half of the last position is that of x1 asked again.
+
+    The feed-forward layer receives the embedding of the last token and what attention adds to it.
+    In held-out sequences with a new last pair, one of the two is put in from the same sequence with
+    x1 asked again; the other stays.
+
+    Args:
+        task: The permutation task.
+        model: One seed's.
+        split: Its trained and held-out mappings.
+    """
+    new = task.list_tokens(split.held_out, (task.n_symbols - 1,))
+    again = task.list_tokens(split.held_out, (0,))
+    last = (jnp.arange(task.n_ctx) == task.n_ctx - 1)[:, None]
+
+    def of_sequence(new: Array, again: Array) -> dict[str, Array]:
+        before, after = (model.run_with_trace(row[: task.n_ctx])[1] for row in (new, again))
+        # added to what attention adds, a change of the embedding is seen by all but attention
+        embedding = after["hook_embed"] - before["hook_embed"]
+        put_in = {"embedding": before[ATTN_OUT] + embedding, "attention": after[ATTN_OUT]}
+
+        def recalls(value: Array) -> Array:
+            edit = replace_site(ATTN_OUT, value, last)
+            return model.run_with_trace(new[: task.n_ctx], (edit,))[0][-1].argmax() == again[1]
+
+        return {name: recalls(value) for name, value in put_in.items()}
+
+    return {name: said.mean() for name, said in jax.vmap(of_sequence)(new, again).items()}
+
+
+def measure_recognition(evidence: Evidence) -> Measurement:
+    """R29: recall from the repeated embedding alone, and from attention's output alone."""
+
+    def half(name: str, what: str) -> np.ndarray:
+        return evidence.measure(name, recall_by_halves)[what]
+
+    able = masters(evidence, TWO)
+
+    def suffices(name: str) -> np.ma.MaskedArray:
+        return among(masters(evidence, name), half(name, "embedding") >= 0.5)
+
+    def does_not(name: str) -> np.ma.MaskedArray:
+        return among(masters(evidence, name), half(name, "attention") <= 0.5)
+
+    parts = {
+        "embedding is enough": evidence.by_reading(TWO, suffices),
+        "attention is not": evidence.by_reading(TWO, does_not),
+        "recall from the embedding": among(able, half(TWO, "embedding")),
+        "recall from attention": among(able, half(TWO, "attention")),
+        "masters both": that_master_both(evidence, TWO),
+    }
+    by_seed = {
+        "masters both": able,
+        "recall from the embedding alone": half(TWO, "embedding"),
+        "recall from attention's output alone": half(TWO, "attention"),
+    }
+    return Measurement(parts, by_seed)
