@@ -54,6 +54,7 @@ class StudyPage(Strict):
     example: tuple[tuple[str, str], ...]
     setup: tuple[str, ...]  # how models are trained and read, a line each
     beyond: tuple[str, ...]  # what goes beyond the paper, a line each
+    objections: tuple[tuple[str, str], ...] = ()  # what the authors may object, and our answers
 
 
 def load_page(study: Study) -> StudyPage:
