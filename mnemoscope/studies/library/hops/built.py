@@ -8,16 +8,15 @@ from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.models import early_logits
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.measurement import Measurement
-from mnemoscope.studies.scales import Scale
 from mnemoscope.tasks import Hops
 from mnemoscope.theory.hop_transformer import hop_model, write_hops
 
 # k and N
-SIZES: dict[Scale, tuple[tuple[int, int], ...]] = {
+SIZES = {
     "quick": ((2, 4), (4, 4), (8, 4)),
     "full": ((2, 4), (2, 16), (4, 4), (4, 16), (8, 4), (8, 16)),
 }
-DRAWS: dict[Scale, int] = {"quick": 8, "full": 32}  # of the hidden permutations
+DRAWS = {"quick": 8, "full": 32}  # of the hidden permutations
 CONTEXTS = 256  # on which each draw is asked
 
 
