@@ -33,7 +33,7 @@ class Evidence:
             conditions: every condition of the scale, by name.
             load_run: the trained run of a condition.
         """
-        self.scale = scale
+        self.scale: Scale = scale
         self.conditions = conditions
         self._load_run = load_run
         self._runs: dict[str, Run] = {}
