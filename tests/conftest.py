@@ -82,6 +82,7 @@ if find_spec("hypothesis"):
 # the files that take longest go first, so that no worker is left with one of them at the end
 LONGEST = (
     "hops",
+    "hops_study",
     "facts",
     "identity",
     "birth",

@@ -5,6 +5,7 @@ and what it says without weights.
 import json
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,7 +25,6 @@ from mnemoscope.studies.library.language.subject import Subject, batches, padded
 from mnemoscope.studies.presentation import load_page, load_panels
 from mnemoscope.studies.runner import finding_key, run_study
 from mnemoscope.studies.scales import SCALES
-from mnemoscope.verdicts.record import Plan
 
 
 class Quiet:
@@ -187,8 +187,9 @@ def test_a_random_model_has_no_such_habits_and_everything_is_drawn(claim, subjec
         assert not any(part.name.startswith("share of the gain") for part in entry.parts)
         assert entry.verdict in ("undecided", "refuted")
     elif claim == "L2":
-        assert entry.verdict == "refuted"
-        assert entry.units == 32  # of one late layer
+        assert entry.verdict in ("undecided", "refuted"), "32 units of one late layer"
+        assert entry.units == 32
+        assert "fails" in part_of(entry, "more than shuffled").state
     else:
         assert part_of(entry, "recalls").state == ("fails",)
         assert entry.verdict in ("undecided", "refuted"), "some colors it always prefers"
@@ -203,7 +204,8 @@ def test_a_random_model_has_no_such_habits_and_everything_is_drawn(claim, subjec
             name for panel in chosen if panel.kind == kind for name in panel.chosen(tuple(known))
         }
         assert shown == set(known), kind
-    assert claim_figures(chosen, found.by_seed, found.plots)
+    by_unit = {name: tuple(map(float, values)) for name, values in found.by_seed.items()}
+    assert claim_figures(chosen, by_unit, found.plots)
 
 
 def test_places_are_measured_with_another_matrix_in_place(subject, monkeypatch):
@@ -263,12 +265,11 @@ def test_agreement_is_counted_right(subject):
 # judges on planted answers -----------------------------------------------------------------------
 
 
-class Planted:
+def planted_subject(**fields):
     """What stands for a model where its answers are planted."""
-
-    note = "Measured in nothing."
-    name = "nothing"
-    path = None
+    subject = Subject(Path("planted"))
+    vars(subject).update(fields, path=Path("planted"))
+    return subject
 
 
 def planted_entry(claim, measure):
@@ -312,9 +313,10 @@ def test_copying_is_judged_in_parts(
     costs = iter([0.0, induction, random, 0.0])
 
     def evaluate(subject, tokens, heads):
-        second = 10 - gain + next(costs)
+        cost = next(costs)
+        second = spread(10 - gain + cost, by=0.01 * (1 + cost))
         loss = np.full((32, 95), 10.0)
-        loss[:, copying_heads.PERIOD - 1 :] = spread(second)[:, None]
+        loss[:, copying_heads.PERIOD - 1 :] = second[:, None]
         scores = {"previous": previous, "prefix": prefix}
         found = {name: np.zeros((32, *shape)) for name in scores}
         for name, score in scores.items():
@@ -322,7 +324,7 @@ def test_copying_is_judged_in_parts(
         return found | {"loss": loss}
 
     monkeypatch.setattr(copying_heads, "evaluate", evaluate)
-    entry = planted_entry("L1", partial(copying_heads.measure_copying, Planted()))
+    entry = planted_entry("L1", partial(copying_heads.measure_copying, planted_subject()))
     assert entry.verdict == verdict
     assert entry.value == pytest.approx(gain, abs=1e-6)
     if gain == 5:
@@ -352,7 +354,8 @@ def test_agreement_is_judged_against_shuffled_keys(own, shuffled, verdict, monke
         by_shuffle += 0.03  # with as much, chance would decide
     hits = keys.Hits(by_unit, by_shuffle, np.zeros((3, 20)))
     monkeypatch.setattr(keys, "_hits", lambda *_: hits)
-    subject = SimpleNamespace(note="", model=SimpleNamespace(config=SimpleNamespace(n_layers=3)))
+    model = SimpleNamespace(config=SimpleNamespace(n_layers=3))
+    subject = planted_subject(model=model)
     entry = planted_entry("L2", partial(keys.measure_agreement, subject))
     assert entry.verdict == verdict
     assert entry.units == 1000
@@ -378,7 +381,7 @@ def test_recall_is_judged_against_the_unused_color(shown, unused, verdict, monke
     p[np.arange(1000), picks] = 0.6
     monkeypatch.setattr(pairs, "induction_heads", lambda *_: np.zeros((3, 4), bool))
     monkeypatch.setattr(pairs, "answers", lambda *_: p)
-    subject = SimpleNamespace(note="", tokenizer=SimpleNamespace(encode=lambda word: [len(word)]))
+    subject = planted_subject(tokenizer=SimpleNamespace(encode=lambda word: [len(word)]))
     entry = planted_entry("L3", partial(pairs.measure_recall, subject))
     assert entry.verdict == verdict
     assert (entry.value, entry.units) == (shown / 1000, 1000)
@@ -403,22 +406,19 @@ def test_places_are_judged_by_probability_odds_and_order(place, odds, ahead, ver
     after_place = 0.3 + place
     # where the place comes out ahead, "the" has less than it, and elsewhere more
     after_the = after_place * np.where(flips, 0.5, 2.0)
-    before_odds = np.log(after_place / after_the) - spread(odds, n)
-    before_the = 0.3 / np.exp(before_odds)
 
     def answer(p_place, p_the):
         log_p = np.log(np.stack(np.broadcast_arrays(p_place, p_the), axis=1))
         return places.Answer(log_p, np.zeros((n, 2)))
 
-    before = answer(0.3 + spread(0, n), before_the + 0.5)
-    after = answer(after_place, np.maximum(after_the, 0))
+    before = answer(0.3 + spread(0, n), 0.4)
+    after = answer(after_place, after_the)
     rises = spread(odds, n)
     found = places.Answers(before, {(2, 0.0): after}, before)
     monkeypatch.setattr(places, "_measured", lambda *_: found)
     monkeypatch.setattr(places, "_grids", lambda *_: {})
     monkeypatch.setattr(places.Answers, "rise", lambda self, case: rises)
-    config = SimpleNamespace(n_layers=3)
-    subject = SimpleNamespace(note="", name="x", model=SimpleNamespace(config=config))
+    subject = planted_subject(model=SimpleNamespace(config=SimpleNamespace(n_layers=3)))
     entry = planted_entry("N4", partial(places.measure_places, subject))
     assert entry.verdict == verdict
     assert entry.value == pytest.approx(place, abs=0.01)
@@ -474,8 +474,7 @@ def test_a_model_that_comes_later_is_judged_anew(folder, store, monkeypatch):
     assert ledger.claims[0].value is not None
     test = study_of().tests[0]
     keys = {
-        finding_key(study, test, "quick", {}, store, Plan())
-        for study in (study_of(folder), study_of())
+        finding_key(study, test, "quick", {}, store) for study in (study_of(folder), study_of())
     }
     assert len(keys) == 1, "the same weights, however they are found"
 

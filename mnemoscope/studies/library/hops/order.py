@@ -75,6 +75,7 @@ def measure_order(evidence: Evidence) -> Measurement:
         "layers": {
             name: among(each.knows, needs_each(each.without, chance)) for name, each in read.items()
         },
+        "mixture of a reading": {name: each.knows for name, each in read.items() if name != PLAIN},
         "one layer fewer": {name: at_chance(run, 4) for name, run in shallow.items()},
         "one layer fewer knows 2 hops": np.isfinite(steps_to_know(shallow[PLAIN], 2)),
     }
