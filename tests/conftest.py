@@ -83,6 +83,8 @@ if find_spec("hypothesis"):
 LONGEST = (
     "hops",
     "identity_store",
+    "hops_study",
+    "facts",
     "identity",
     "birth_heads",
     "birth_theory",
@@ -106,7 +108,6 @@ LONGEST = (
     "noise",
     "gradients",
     "profile",
-    "facts",
     "studies",
     "fuzz",
     "identity_judges",

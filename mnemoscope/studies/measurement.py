@@ -38,6 +38,8 @@ class Measurement(NamedTuple):
     """What figures show of each unit, by name."""
     plots: Plots = Plots()
     """What else there is to draw."""
+    note: str = ""
+    """What else must be known of it, as a sentence: which language model was asked."""
 
     def __repr__(self) -> str:
         return in_one_line(type(self).__name__, self._asdict())

@@ -387,7 +387,7 @@ def measure_claim(
         plan=plan,
         short_training=evidence.scale == "quick",
         why_not=why_not,
-        note=evidence.note(names),
+        note=f"{measurement.note} {evidence.note(names)}".strip(),
         provenance=provenance,
         by_seed={name: six_digits(values) for name, values in measurement.by_seed.items()},
     )

@@ -1,12 +1,12 @@
 """How often answers to so many hops are right, and when a model knows them.
 
-All of it is read off the evals of a training.
+All of it is read off the evaluations of a training, by seed, of the seeds that finished.
 """
 
 import numpy as np
 
 from mnemoscope.core.axes import Bool, Float
-from mnemoscope.studies.claims import Curve
+from mnemoscope.studies.plot_data import Curve
 from mnemoscope.tasks import Hops
 from mnemoscope.training.run import Run
 
@@ -49,8 +49,32 @@ def steps_to_know(run: Run, hops: int) -> Float[np.ndarray, "seed"]:
     return np.where(known.any(axis=1), first, np.inf)
 
 
+def knows(run: Run, hops: int) -> Bool[np.ndarray, "seed"]:
+    """Which seeds know so many hops after the last step."""
+    return at_end(run, hops) >= KNOWN
+
+
+def paired(*measured: tuple[Run, np.ndarray]) -> list[np.ndarray]:
+    """What was measured in several runs, of the seeds that finished in all of them.
+
+    Args:
+        measured: a run, and an array by its finished seeds.
+    """
+    tables = []
+    for run, values in measured:
+        seeds = np.array(run.seeds)[run.finished].tolist()
+        tables.append(dict(zip(seeds, values, strict=True)))
+    common = [seed for seed in tables[0] if all(seed in table for table in tables)]
+    return [np.array([table[seed] for seed in common]) for table in tables]
+
+
 def curves(run: Run, name: str) -> dict[str, Curve]:
-    """Every number of hops through training, named after the run."""
+    """Every number of hops through training, named after the run.
+
+    Args:
+        run: what was trained.
+        name: how its curves begin.
+    """
     steps = np.array(run.spec.eval_steps())
     numbers = [2**level for level in range(task_of(run).levels)]
     return {

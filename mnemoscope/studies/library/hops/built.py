@@ -1,4 +1,4 @@
-"""H1: weights that are written down. Nothing is trained."""
+"""What H1 measures: weights that are written down. Nothing is trained."""
 
 import jax
 import numpy as np
@@ -6,9 +6,8 @@ import numpy as np
 from mnemoscope.core.axes import Array, Float
 from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.models import early_logits
-from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.statistics import share_interval
+from mnemoscope.studies.measurement import Measurement
 from mnemoscope.tasks import Hops
 from mnemoscope.theory.hop_transformer import hop_model, write_hops
 
@@ -25,6 +24,10 @@ def written(task: Hops, draws: int) -> Float[np.ndarray, "draw layer"]:
     """Accuracy on k hops, read after every layer.
 
     Each draw has its own hidden permutations.
+
+    Args:
+        task: says k and N.
+        draws: how many there are.
     """
     config = hop_model(task)
 
@@ -43,28 +46,24 @@ def written(task: Hops, draws: int) -> Float[np.ndarray, "draw layer"]:
     return map_over_seeds(one, draws, 8)(np.arange(draws))
 
 
-def hand_built(evidence: Evidence) -> Outcome:
+def measure_written(evidence: Evidence) -> Measurement:
     """H1: accuracy on k hops of weights written by hand, k hops from everywhere.
 
-    Reproduced if every answer is right for every draw of the hidden permutations and every size,
-    refuted otherwise; the same weights read after one layer fewer are reported beside it.
+    The same weights read after one layer fewer stand beside it, and how wide they are.
     """
-    seeds = {}
-    exact = []
-    sentences = []
+    by_seed: dict[str, np.ndarray] = {}
+    whole: list[float] = []
+    widths: list[float] = []
+    fewer: dict[int, list[float]] = {}
     for k, n in SIZES[evidence.scale]:
         task = Hops(n=n, k=k)
         shares = written(task, DRAWS[evidence.scale])
-        exact.append(shares[:, -1] == 1)
+        whole.append(shares[:, -1].min())
+        widths.append(hop_model(task).d_model / (n * k))
+        fewer.setdefault(k, []).append(float(np.abs(shares[:, -2] - 1 / n).max()))
         for layers in (task.levels, task.levels - 1):
-            seeds[f"k = {k}, N = {n}, {layers} of {task.levels} layers"] = shares[:, layers - 1]
-        sentences.append(
-            f"{shares[:, -1].mean():.1%} for k = {k}, N = {n} "
-            f"({task.levels} layers of width {hop_model(task).d_model}; one layer "
-            f"fewer {shares[:, -2].mean():.0%})"
-        )
-    whole = np.all(exact, axis=0)
-    verdict: Verdict = "reproduced" if whole.all() else "refuted"
-    share, interval = share_interval(whole)
-    sentence = f"Right answers to k hops: {'; '.join(sentences)}."
-    return Outcome(verdict, share, interval, sentence, seeds)
+            name = f"k = {k}, N = {n}, {layers} of {task.levels} layers"
+            by_seed[name] = shares[:, layers - 1]
+    parts = {"right answers": min(whole), "width": max(widths)}
+    parts |= {f"one layer fewer, k = {k}": max(each) for k, each in fewer.items()}
+    return Measurement(parts, by_seed)

@@ -1,10 +1,7 @@
-"""What the hops study claims, what it trains, and which judge settles which claim."""
+"""The hops study: what it claims, and what it trains."""
 
-from mnemoscope.studies.claims import ClaimTest, Study, load_claims
-from mnemoscope.studies.library.hops import built, order, trained
 from mnemoscope.studies.library.hops.conditions import build_conditions
-
-CLAIMS = load_claims(__package__)
+from mnemoscope.studies.study import Study, load_tests
 
 STUDY = Study(
     name="hops",
@@ -15,11 +12,5 @@ STUDY = Study(
         "(Wang and others)"
     ),
     conditions=build_conditions,
-    tests=(
-        ClaimTest(CLAIMS["H1"], (), built.hand_built),
-        ClaimTest(CLAIMS["H2"], ("hard/*", "long/*", "mixture/k=4"), trained.hard_only),
-        ClaimTest(CLAIMS["H3"], ("curriculum/pure", "curriculum/replay"), trained.by_curriculum),
-        ClaimTest(CLAIMS["H4"], ("mixture/*", "hard/k=1"), trained.by_mixture),
-        ClaimTest(CLAIMS["H5"], ("mixture/k=4", "curriculum/shallow"), order.layer_by_layer),
-    ),
+    tests=load_tests(__package__),
 )

@@ -1,166 +1,150 @@
-"""H2, H3 and H4: what training on the hardest question, by a curriculum and on a mixture does."""
+"""What H2, H3, H4 and H8 measure: what training on the hardest question, by a curriculum and on a
+mixture does.
+"""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from mnemoscope.core.axes import Float
-from mnemoscope.studies.claims import Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.hops.accuracy import (
     KNOWN,
     at_chance,
     at_end,
     curves,
+    knows,
     named,
+    paired,
     steps_to_know,
     task_of,
 )
-from mnemoscope.studies.statistics import FEW, MOST, share_interval, share_verdict, slope
+from mnemoscope.studies.library.hops.growth import (
+    grow_at_most_as_k,
+    grow_exponentially,
+    powers_of_k,
+)
+from mnemoscope.studies.measurement import Measurement, among
+from mnemoscope.studies.plot_data import Plots
 from mnemoscope.training.run import Run
+from mnemoscope.verdicts.claim import PLAIN
+
+Steps = Mapping[int, Float[np.ndarray, "seed"]]  # by k; infinite where k hops are never known
 
 
-def _said(steps: Float[np.ndarray, "seed"]) -> str:
-    """The median number of steps, of all seeds."""
-    median = np.median(steps)
-    return f"{median:,.0f}" if np.isfinite(median) else "never"
+def finite_steps(steps: Steps) -> dict[str, np.ndarray]:
+    """For every k that some seed comes to know, the steps of the seeds that do.
+
+    Args:
+        steps: by k and seed.
+    """
+    known = {k: each_seed[np.isfinite(each_seed)] for k, each_seed in steps.items()}
+    return {f"steps, k = {k}": each for k, each in known.items() if each.size}
 
 
-def _settled(evidence: Evidence, verdict: Verdict, kept: Verdict) -> Verdict:
-    """A short training keeps only the verdict that a longer one could not overturn."""
-    if evidence.scale == "quick" and verdict != kept:
-        return "undecided"
-    return verdict
+def steps_by_k(runs: Mapping[int, Run]) -> dict[int, np.ndarray]:
+    """Steps until k hops are known, of the seeds that finished at every k.
+
+    Args:
+        runs: what was trained, by k.
+    """
+    each = paired(*((run, steps_to_know(run, k)) for k, run in runs.items()))
+    return dict(zip(runs, each, strict=True))
 
 
-def _finite_steps(steps: Mapping[int, np.ndarray]) -> dict[str, np.ndarray]:
-    """For every k that some seed comes to know, the steps of the seeds that do."""
-    found = {}
-    for k, each_seed in steps.items():
-        finite = each_seed[np.isfinite(each_seed)]
-        if finite.size:
-            found[f"steps, k = {k}"] = finite
-    return found
-
-
-def _extrapolated(t1: float, t2: float) -> float:
-    """Where an exponential through t(1) and t(2) is at k = 4; infinite if either is unknown."""
-    if not np.isfinite([t1, t2]).all():
-        return np.inf
-    return t2 * (t2 / t1) ** 2
-
-
-def _steps_alone(evidence: Evidence, longest: Run) -> dict[int, Float[np.ndarray, "seed"]]:
-    """Steps until k hops are known when nothing else is asked."""
-    return {
-        1: steps_to_know(evidence.run("hard/k=1"), 1),
-        2: steps_to_know(evidence.run("hard/k=2"), 2),
-        4: steps_to_know(longest, 4),
-    }
-
-
-def hard_only(evidence: Evidence) -> Outcome:
+def measure_hard_training(evidence: Evidence) -> Measurement:
     """H2: how training on 4 hops alone ends, and how its steps grow with k.
 
-    Reproduced if it fails (at least 90% of seeds end within .1 of chance while at least 90% of the
-    mixture's know 4 hops) and t(4) is at least where an exponential through t(1) and t(2) would be;
-    refuted if at least 90% of seeds know 4 hops; partly in between; the quick scale is undecided
-    unless refuted.
+    A seed fails if it ends within .1 of chance. Its growth is known where its steps are, at four k.
     """
-    run = evidence.run("hard/k=4")
-    mixture = evidence.run("mixture/k=4")
-    longest = evidence.run("long/k=4") if "long/k=4" in evidence.conditions else run
-    steps = _steps_alone(evidence, longest)
-    medians = {k: float(np.median(x)) for k, x in steps.items()}
-    # at least so many steps: the longest training, if 4 hops are never known
-    t4 = min(medians[4], float(longest.spec.steps))
-    exponential = _extrapolated(medians[1], medians[2])
-    knows = (at_end(run, 4) >= KNOWN).mean()
-    taught = (at_end(mixture, 4) >= KNOWN).mean()
-    share, interval = share_interval(at_chance(run, 4))
-    verdict: Verdict = "partly"
-    if knows >= MOST:
-        verdict = "refuted"
-    elif share >= MOST and taught >= MOST and t4 >= exponential:
-        verdict = "reproduced"
-    beyond = f"{exponential:,.0f}" if np.isfinite(exponential) else "unknown"
-    sentence = (
-        f"Trained on 4 hops alone, {share:.0%} of seeds end within .1 of chance and {knows:.0%} "
-        f"know 4 hops (mixture: {taught:.0%}). "
-        "Median steps until k hops are known when nothing else is asked: "
-        f"{_said(steps[1])} for k = 1, {_said(steps[2])} for k = 2, "
-        f"{_said(steps[4])} within {longest.spec.steps:,} for k = 4, "
-        f"where an exponential would be at {beyond}."
-    )
-    seeds = {"hard only: 4 hops": at_end(run, 4), "mixture: 4 hops": at_end(mixture, 4)}
-    seeds |= _finite_steps(steps)
-    plots = Plots(curves=curves(longest, "hard") | curves(evidence.run("hard/k=2"), "k = 2"))
-    verdict = _settled(evidence, verdict, "refuted")
-    return Outcome(verdict, share, interval, sentence, seeds, plots)
+    hard = evidence.by_reading("hard/k=4", evidence.run)
+    mixture = evidence.by_reading("mixture/k=4", evidence.run)
+    longest = evidence.run("long/k=4") if "long/k=4" in evidence.conditions else hard[PLAIN]
+    runs = {1: evidence.run("hard/k=1"), 2: evidence.run("hard/k=2"), 4: longest}
+    steps = steps_by_k(runs)
+    # where 4 hops are never known, they take at least the longest training
+    four = np.minimum(steps[4], longest.spec.steps)
+    with np.errstate(invalid="ignore"):
+        expected = steps[2] * (steps[2] / steps[1]) ** 2
+    parts: dict[str, Any] = {
+        "fails": {name: at_chance(run, 4) for name, run in hard.items()},
+        "mixture": knows(mixture.pop(PLAIN), 4),
+        "mixture of a reading": {name: knows(run, 4) for name, run in mixture.items()},
+        "exponential": grow_exponentially(steps),
+        "beyond two points": among(np.isfinite(expected), four >= expected),
+        "knows after the longest training": knows(longest, 4),
+    }
+    for k in (1, 2):
+        parts[f"steps, k = {k}"] = steps_to_know(runs[k], k)
+    by_seed = {
+        "hard only: 4 hops": at_end(hard[PLAIN], 4),
+        "mixture: 4 hops": at_end(evidence.run("mixture/k=4"), 4),
+    }
+    plots = Plots(curves=curves(longest, "hard") | curves(runs[2], "k = 2"))
+    return Measurement(parts, by_seed | finite_steps(steps), plots)
 
 
-def by_curriculum(evidence: Evidence) -> Outcome:
-    """H3: how many seeds know 4 hops after a curriculum from 1 to 2 to 4, pure and with replay.
+def _curricula(evidence: Evidence) -> dict[str, Run]:
+    """The study's curriculum in every reading."""
+    runs = evidence.by_reading("curriculum/pure", evidence.run)
+    return runs | {"replay": evidence.run("curriculum/replay")}
 
-    Reproduced if at least 90% of seeds do by the pure one, refuted if at most 10% do by both,
-    partly in between; the quick scale is undecided unless reproduced.
-    """
-    runs = {name: evidence.run(f"curriculum/{name}") for name in ("pure", "replay")}
-    knows = {name: at_end(run, 4) >= KNOWN for name, run in runs.items()}
-    verdict: Verdict = "partly"
-    if knows["pure"].mean() >= MOST:
-        verdict = "reproduced"
-    elif max(x.mean() for x in knows.values()) <= FEW:
-        verdict = "refuted"
-    share, interval = share_interval(knows["pure"])
-    forgot = {name: float((at_end(run, 1) < KNOWN).mean()) for name, run in runs.items()}
-    ever = {name: float(np.isfinite(steps_to_know(run, 4)).mean()) for name, run in runs.items()}
-    sentence = (
-        f"After {runs['pure'].spec.steps:,} steps {share:.0%} of seeds know 4 hops "
-        f"by the pure curriculum (at some evaluation {ever['pure']:.0%}; "
-        f"{forgot['pure']:.0%} no longer know 1 hop) and {knows['replay'].mean():.0%} "
-        f"with replay ({ever['replay']:.0%}; {forgot['replay']:.0%})."
-    )
-    seeds = {}
+
+def measure_curriculum(evidence: Evidence) -> Measurement:
+    """H3: how many seeds know 4 hops after a curriculum from 1 to 2 to 4, pure and with replay."""
+    runs = _curricula(evidence)
+    parts = {
+        "knows": {name: knows(run, 4) for name, run in runs.items()},
+        "knew": {name: np.isfinite(steps_to_know(run, 4)) for name, run in runs.items()},
+        "forgot 1 hop": {name: at_end(run, 1) < KNOWN for name, run in runs.items()},
+    }
+    by_seed: dict[str, np.ndarray] = {}
     drawn = {}
-    for name, run in runs.items():
-        seeds |= {f"{name}: {named(h)}": at_end(run, h) for h in (1, 2, 4)}
+    for name, run in (("pure", runs[PLAIN]), ("replay", runs["replay"])):
+        by_seed |= {f"{name}: {named(hops)}": at_end(run, hops) for hops in (1, 2, 4)}
         drawn |= curves(run, name)
-    verdict = _settled(evidence, verdict, "reproduced")
-    return Outcome(verdict, share, interval, sentence, seeds, Plots(curves=drawn))
+    return Measurement(parts, by_seed, Plots(curves=drawn))
 
 
-def by_mixture(evidence: Evidence) -> Outcome:
-    """H4: how many seeds know 4 hops after a mixture of 1, 2 and 4.
+def measure_mixture(evidence: Evidence) -> Measurement:
+    """H4: how many seeds know 4 hops after a mixture of 1, 2 and 4, and how its steps grow with k.
 
-    Reproduced if at least 90% of seeds do, refuted if at most 10%, partly in between; the quick
-    scale is undecided unless reproduced. Steps until k hops are known, and the exponent of a power
-    law through them, are reported beside it.
+    A mixture of 1 hop is nothing but 1 hop.
     """
-    run = evidence.run("mixture/k=4")
-    verdict, share, interval = share_verdict(at_end(run, 4) >= KNOWN)
-    mixtures = [name for name in evidence.conditions if name.startswith("mixture/")]
-    steps = {1: steps_to_know(evidence.run("hard/k=1"), 1)}
-    for name in mixtures:
-        k = task_of(evidence.run(name)).k
-        steps[k] = steps_to_know(evidence.run(name), k)
-    steps_in_words = ", ".join(f"{_said(x)} for k = {k}" for k, x in steps.items())
-    sentence = (
-        f"After {run.spec.steps:,} steps {share:.0%} of seeds know 4 hops. "
-        f"Median steps until k hops are known: {steps_in_words}{_power_law(steps)}."
-    )
-    seeds = {named(h): at_end(run, h) for h in (1, 2, 4)}
-    seeds |= _finite_steps(steps)
-    verdict = _settled(evidence, verdict, "reproduced")
-    plots = Plots(curves=curves(run, "mixture"))
-    return Outcome(verdict, share, interval, sentence, seeds, plots)
+    mixtures = evidence.by_reading("mixture/k=4", evidence.run)
+    runs = {1: evidence.run("hard/k=1")}
+    for name in evidence.conditions:
+        if name.startswith("mixture/") and name.count("/") == 1:
+            runs[task_of(evidence.run(name)).k] = evidence.run(name)
+    steps = steps_by_k(runs)
+    at_least = {k: np.minimum(each, runs[k].spec.steps) for k, each in steps.items()}
+    powers = powers_of_k(steps)
+    parts: dict[str, Any] = {
+        "knows": {name: knows(run, 4) for name, run in mixtures.items()},
+        "at most as k": grow_at_most_as_k(steps, at_least),
+        "power of k": among(np.isfinite(powers), powers),
+    }
+    for k, run in runs.items():
+        parts[f"steps, k = {k}"] = steps_to_know(run, k)
+    plain = mixtures[PLAIN]
+    by_seed = {named(hops): at_end(plain, hops) for hops in (1, 2, 4)} | finite_steps(steps)
+    return Measurement(parts, by_seed, Plots(curves=curves(plain, "mixture")))
 
 
-def _power_law(steps: Mapping[int, np.ndarray]) -> str:
-    """The exponent of the power law through the medians that are finite, if two of them are."""
-    medians = {k: float(np.median(x)) for k, x in steps.items()}
-    finite = {k: median for k, median in medians.items() if np.isfinite(median)}
-    if len(finite) < 2:
-        return ""
-    exponent = slope(np.array(list(finite)), np.array(list(finite.values())))
-    return f", as k to the power {exponent:.2f}"
+def measure_only_by_curriculum(evidence: Evidence) -> Measurement:
+    """H8: which seeds know 4 hops by a curriculum and not by the mixture.
+
+    A seed hides the same permutations and starts from the same weights in both.
+    """
+    mixtures = evidence.by_reading("mixture/k=4", evidence.run)
+    mixtures["replay"] = mixtures[PLAIN]
+    only: dict[str, np.ndarray] = {}
+    for name, run in _curricula(evidence).items():
+        taught, mixed = paired((run, knows(run, 4)), (mixtures[name], knows(mixtures[name], 4)))
+        only[name] = taught & ~mixed
+    parts: dict[str, Any] = {
+        "only by a curriculum": only,
+        "by the mixture": {name: knows(run, 4) for name, run in mixtures.items()},
+    }
+    return Measurement(parts, {"mixture: 4 hops": at_end(mixtures[PLAIN], 4)})

@@ -1,10 +1,11 @@
-"""L1: random words, and the same again.
+"""What L1 measures: random words, and the same again.
 
 Which heads look where, and what is lost when they are ablated.
 """
 
 import re
 from functools import cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,27 +14,33 @@ import numpy as np
 from mnemoscope.core.axes import Array, Bool, Float, Int
 from mnemoscope.models import Edit, Transformer, replace_site
 from mnemoscope.probes.copying import prefix_score, previous_score, token_losses
-from mnemoscope.studies.claims import Curve, Grid, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.language.subject import Subject, batches, rows
-from mnemoscope.studies.statistics import mean_interval
+from mnemoscope.studies.measurement import Measurement
+from mnemoscope.studies.plot_data import Curve, Grid, Plots
+from mnemoscope.studies.scales import FRESH_SEED, Scale
 
 PERIOD = 48  # tokens, then the same again
 CHOOSING = 16  # sequences on which heads are chosen
 MEASURED = 32  # sequences on which they are measured
-SILENCED = 8  # heads
+ABLATED = 8  # heads
 BATCH = 2  # sequences at once on a core
-HIGH = 0.5  # a score from which on a head is called after it
-GAIN = 1.0  # nats that the second copy must be cheaper
+GAIN = 1.0  # nats that the second copy must be cheaper for a share of it to say anything
+DRAWN_BY: dict[Scale, int] = {"quick": 0, "full": FRESH_SEED}  # seeds of the sequences
 SCORES = {"previous": previous_score, "prefix": prefix_score}
 WORDS = {"previous": "previous-token", "prefix": "prefix-matching"}  # how a score is called
 
 
-def repeated(subject: Subject) -> Int[np.ndarray, "sequence pos"]:
-    """Words of the vocabulary (a space and letters), drawn evenly, each sequence twice in a row."""
+def repeated(subject: Subject, scale: Scale) -> Int[np.ndarray, "sequence pos"]:
+    """Words of the vocabulary (a space and letters), drawn evenly, each sequence twice in a row.
+
+    Args:
+        subject: The model whose vocabulary it is.
+        scale: Says which sequences are drawn.
+    """
     vocabulary = subject.tokenizer.vocabulary
     words = [i for i, token in enumerate(vocabulary) if re.fullmatch(r"Ġ[A-Za-z]+", token)]
-    drawn = np.random.default_rng(0).choice(words, (CHOOSING + MEASURED, PERIOD))
+    drawn = np.random.default_rng(DRAWN_BY[scale]).choice(words, (CHOOSING + MEASURED, PERIOD))
     return np.concatenate([drawn, drawn], axis=1)
 
 
@@ -58,7 +65,7 @@ def _read(model: Transformer, batch: tuple[Array, Array]) -> dict[str, Array]:
     return jax.vmap(sequence)(*batch)
 
 
-def look(
+def evaluate(
     subject: Subject,
     tokens: Int[np.ndarray, "sequence pos"],
     heads: Bool[np.ndarray, "sequence layer head"],
@@ -85,20 +92,29 @@ def top(scores: Float[np.ndarray, "layer head"], n: int) -> Bool[np.ndarray, "la
 
 
 @cache
-def chosen(subject: Subject) -> dict[str, np.ndarray]:
-    """Scores of every head on the choosing sequences."""
+def chosen(subject: Subject, scale: Scale) -> dict[str, np.ndarray]:
+    """Scores of every head on the choosing sequences.
+
+    Args:
+        subject: The model.
+        scale: Says which sequences are drawn.
+    """
     config = subject.model.config
     nothing = np.zeros((CHOOSING, config.n_layers, config.n_heads), bool)
-    found = look(subject, repeated(subject)[:CHOOSING], nothing)
+    found = evaluate(subject, repeated(subject, scale)[:CHOOSING], nothing)
     return {name: found[name].mean(axis=0) for name in SCORES}
 
 
-def induction_heads(subject: Subject) -> Bool[np.ndarray, "layer head"]:
+def induction_heads(subject: Subject, scale: Scale) -> Bool[np.ndarray, "layer head"]:
     """The heads that are ablated together.
 
     They have the highest prefix-matching scores on the choosing sequences.
+
+    Args:
+        subject: The model.
+        scale: Says which sequences are drawn.
     """
-    return top(chosen(subject)["prefix"], SILENCED)
+    return top(chosen(subject, scale)["prefix"], ABLATED)
 
 
 def copies(
@@ -111,23 +127,6 @@ def copies(
     return loss[:, : PERIOD - 1].mean(axis=1), loss[:, PERIOD:].mean(axis=1)
 
 
-def verdict(
-    scores_high: bool, gain: tuple[float, float], taken: float, by_random: float
-) -> Verdict:
-    """The rule of L1: all three statements, some, or none.
-
-    Args:
-        scores_high: Whether both best heads have a score above HIGH.
-        gain: The interval of what the second copy is cheaper, in nats.
-        taken: The share of the mean gain that ablating induction heads takes away.
-        by_random: The share that ablating random other heads takes away.
-    """
-    holds = [scores_high, gain[0] > GAIN, taken >= 0.5 and taken > 2 * by_random]
-    if all(holds):
-        return "reproduced"
-    return "partly" if any(holds) else "refuted"
-
-
 def _ablated_cases(
     scores: dict[str, np.ndarray], heads: Bool[np.ndarray, "layer head"]
 ) -> dict[str, Bool[np.ndarray, "sequence layer head"]]:
@@ -136,8 +135,8 @@ def _ablated_cases(
     others = np.flatnonzero(~heads)
     by_chance = np.zeros((MEASURED, heads.size), bool)
     for row in by_chance:
-        row[draw.choice(others, SILENCED, replace=False)] = True
-    previous = top(scores["previous"], SILENCED)
+        row[draw.choice(others, ABLATED, replace=False)] = True
+    previous = top(scores["previous"], ABLATED)
     return {
         "whole": np.zeros((MEASURED, *heads.shape), bool),
         "induction out": np.repeat(heads[None], MEASURED, axis=0),
@@ -169,40 +168,43 @@ def _name(scores: Float[np.ndarray, "layer head"]) -> str:
     return f"L{layer}H{head}"
 
 
-def copying(subject: Subject, evidence: Evidence) -> Outcome:
+def measure_copying(subject: Subject, evidence: Evidence) -> Measurement:
     """L1: scores of the best heads, the gain of the second copy, and what ablating takes of it.
 
-    Reproduced if all three of these hold, refuted if none does, partly in between: both best heads
-    score above .5; the gain is above 1 nat; ablating the induction heads takes at least half of
-    it, and more than twice what random other heads take.
+    What is taken is compared in nats, sequence by sequence: nothing is divided by a gain that may
+    be about 0.
+
+    Args:
+        subject: the model that is asked.
+        evidence: says the scale; no model is trained.
     """
-    scores = chosen(subject)
-    heads = induction_heads(subject)
+    scale = evidence.scale
+    scores = chosen(subject, scale)
+    heads = induction_heads(subject, scale)
     cases = _ablated_cases(scores, heads)
-    tokens = repeated(subject)[CHOOSING:]
-    found = {name: look(subject, tokens, ablated) for name, ablated in cases.items()}
-    by_seed = {}
+    tokens = repeated(subject, scale)[CHOOSING:]
+    found = {name: evaluate(subject, tokens, ablated) for name, ablated in cases.items()}
+    parts: dict[str, Any] = {}
+    by_seed: dict[str, np.ndarray] = {}
     for kind, each in scores.items():
         layer, head = _best(each)
-        by_seed[f"{WORDS[kind]} score, {_name(each)}"] = found["whole"][kind][:, layer, head]
-    scores_high = all(mean_interval(x)[1][0] > HIGH for x in by_seed.values())
+        best = found["whole"][kind][:, layer, head]
+        parts[f"{WORDS[kind]} score"] = best
+        by_seed[f"{WORDS[kind]} score, {_name(each)}"] = best
     losses = {name: copies(each["loss"]) for name, each in found.items()}
     for name, (first, second) in losses.items():
         by_seed |= {f"1st copy, {name}": first, f"2nd copy, {name}": second}
     first, whole = losses.pop("whole")
-    gain, gain_interval = mean_interval(first - whole)
+    gain = first - whole
     # what the second copy costs more without these heads
     rise = {name: second - whole for name, (_, second) in losses.items()}
-    value, interval = mean_interval((rise["induction out"] - rise["random out"]) / gain)
-    share = {name: float(each.mean()) / gain for name, each in rise.items()}
-    said = verdict(scores_high, gain_interval, share["induction out"], share["random out"])
-    sentence = (
-        f"{subject.name}: the second copy of {PERIOD} random words costs {gain:.2f} nats less than "
-        f"the first. Best scores: {scores['prefix'].max():.2f} prefix-matching "
-        f"({_name(scores['prefix'])}), {scores['previous'].max():.2f} previous-token "
-        f"({_name(scores['previous'])}). Silencing {SILENCED} induction heads of {heads.size} "
-        f"takes away {share['induction out']:.0%} of the gain, {SILENCED} random others "
-        f"{share['random out']:.0%}, {SILENCED} previous-token heads "
-        f"{share['previous-token out']:.0%}; value: the first minus the second."
-    )
-    return Outcome(said, value, interval, sentence, by_seed, _pictures(found, scores))
+    parts |= {
+        "gain": gain,
+        "gain is positive": gain,
+        "more than half of the gain": rise["induction out"] - gain / 2,
+        "more than twice that of random heads": rise["induction out"] - 2 * rise["random out"],
+    }
+    if gain.mean() > GAIN:
+        for name, each in rise.items():
+            parts[f"share of the gain, {name}"] = each / gain.mean()
+    return Measurement(parts, by_seed, _pictures(found, scores), subject.note)

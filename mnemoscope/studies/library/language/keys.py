@@ -1,4 +1,4 @@
-"""L2: a feed-forward layer as a memory.
+"""What L2 measures: a feed-forward layer as a memory.
 
 Each hidden unit has a key, what excites it, and a value, what it adds to the stream.
 """
@@ -13,11 +13,11 @@ import numpy as np
 from mnemoscope.core.axes import Array, Bool, Float, Int
 from mnemoscope.models import Transformer
 from mnemoscope.models.forward_pass import read_out
-from mnemoscope.studies.claims import Curve, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.language.places import late
 from mnemoscope.studies.library.language.subject import Subject, padded
-from mnemoscope.studies.statistics import Interval, mean_interval
+from mnemoscope.studies.measurement import Measurement
+from mnemoscope.studies.plot_data import Curve, Plots
 
 PROMOTED = 50  # tokens that a value is said to promote
 SHUFFLES = 20
@@ -89,19 +89,6 @@ def agreement(
     return subject.map_rows(_ranks, (sign[:, None] * values, asked), UNITS) < PROMOTED
 
 
-def verdict(own: float, shuffled: float, difference: Interval) -> Verdict:
-    """The rule of L2.
-
-    Args:
-        own: The share of values that promote what follows their own key.
-        shuffled: The share with shuffled keys.
-        difference: The interval of the first minus the second, over units.
-    """
-    if difference[0] <= 0:
-        return "refuted"
-    return "reproduced" if own >= 2 * shuffled else "partly"
-
-
 def _hits(subject: Subject, texts: list[str]) -> Hits:
     """Every layer's agreement, with own and with shuffled keys."""
     tokens, last = padded([subject.tokenizer.encode(text) for text in texts])
@@ -116,31 +103,29 @@ def _hits(subject: Subject, texts: list[str]) -> Hits:
     return Hits(own, shuffled, hits[..., 1:].mean(axis=1))
 
 
-def memory(subject: Subject, evidence: Evidence) -> Outcome:
-    """L2: how often a unit's value promotes the token that follows where its key is excited.
+def measure_agreement(subject: Subject, evidence: Evidence) -> Measurement:
+    """L2: how often a unit's value promotes the token that follows where its key is excited,
+    against shuffled keys, for the units of the last third of the layers.
 
-    In the last third of the layers, against shuffled keys: reproduced if the share is higher
-    (interval above 0) and at least twice as high, partly if it is only higher, else refuted.
+    Args:
+        subject: the model that is asked.
+        evidence: nothing: no model is trained.
     """
-    texts = sentences()
-    hits = _hits(subject, texts)
-    config = subject.model.config
-    d_vocab = subject.model.d_vocab
-    chosen = list(late(config.n_layers))
-    value, interval = mean_interval((hits.own - hits.shuffled)[chosen].ravel())
-    own = float(hits.own[chosen].mean())
-    shuffled = float(hits.shuffled[chosen].mean())
-    n_early = config.n_layers // 3
-    early = slice(0, n_early)
-    sentence = (
-        f"{subject.name}: in the last {len(chosen)} layers {own:.1%} of "
-        f"{hits.own[chosen].size:,} values promote (among the first "
-        f"{PROMOTED} of {d_vocab:,} tokens) what follows the prefix that excites their key "
-        f"most, {shuffled:.1%} with shuffled keys; in the first {n_early} layers "
-        f"{hits.own[early].mean():.1%} and {hits.shuffled[early].mean():.1%}. "
-        f"Text: {len(texts)} sentences."
-    )
-    layers = np.arange(config.n_layers, dtype=float)
+    hits = _hits(subject, sentences())
+    n_layers = subject.model.config.n_layers
+    chosen = list(late(n_layers))
+    own = hits.own[chosen].ravel()
+    shuffled = hits.shuffled[chosen].ravel()
+    early = slice(0, n_layers // 3)
+    parts = {
+        "more than shuffled": own - shuffled,
+        "twice as often": own - 2 * shuffled,
+        "own keys": own.mean(),
+        "shuffled keys": shuffled.mean(),
+        "own keys, first third": hits.own[early].mean(),
+        "shuffled keys, first third": hits.shuffled[early].mean(),
+    }
+    layers = np.arange(n_layers, dtype=float)
     own_by_layer = hits.own.mean(axis=1)
     curves = {
         "own key": Curve.over_seeds(layers, own_by_layer[None]),
@@ -150,5 +135,4 @@ def memory(subject: Subject, evidence: Evidence) -> Outcome:
         "own key, each layer": own_by_layer,
         "shuffled keys, each layer": hits.shuffled.mean(axis=1),
     }
-    found = verdict(own, shuffled, interval)
-    return Outcome(found, value, interval, sentence, by_layer, Plots(curves=curves))
+    return Measurement(parts, by_layer, Plots(curves=curves), subject.note)

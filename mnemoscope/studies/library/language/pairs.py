@@ -1,4 +1,4 @@
-"""L3: the permutation probe in words.
+"""What L3 measures: the permutation probe in words.
 
 Five colors, four animals with one each, and one of the animals again.
 """
@@ -8,11 +8,11 @@ import numpy as np
 
 from mnemoscope.core.axes import Array, Bool, Float, Int
 from mnemoscope.models import Transformer, unembed
-from mnemoscope.studies.claims import Outcome, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.language.copying_heads import ablate, induction_heads
 from mnemoscope.studies.library.language.subject import Subject, padded
-from mnemoscope.studies.statistics import MOST, share_interval
+from mnemoscope.studies.measurement import Measurement, among
+from mnemoscope.studies.scales import FRESH_SEED, Scale
 
 COLORS = (
     "red",
@@ -40,20 +40,25 @@ ANIMALS = (
     "lion",
     "wolf",
 )
-PROMPTS = 100
+# how many prompts, and by which seed they are drawn
+PROMPTS: dict[Scale, tuple[int, int]] = {"quick": (100, 0), "full": (1000, FRESH_SEED)}
 NAMED = 5  # colors
 SHOWN = 4  # animals with their colors
 BATCH = 10
 
 
-def prompts() -> list[tuple[str, str, tuple[str, ...]]]:
+def prompts(scale: Scale) -> list[tuple[str, str, tuple[str, ...]]]:
     """A shown animal asked again, a new one asked, and the colors.
 
     Of the colors the right one comes first, then the unused one, then the others.
+
+    Args:
+        scale: Says how many prompts are drawn, and which.
     """
-    draw = np.random.default_rng(0)
+    n_prompts, seed = PROMPTS[scale]
+    draw = np.random.default_rng(seed)
     found = []
-    for number in range(PROMPTS):
+    for number in range(n_prompts):
         named = draw.choice(COLORS, NAMED, replace=False)
         animals = draw.choice(ANIMALS, SHOWN + 1, replace=False)
         given = draw.permutation(named)
@@ -101,23 +106,17 @@ def answers(
     return p / p.sum(axis=1, keepdims=True)
 
 
-def verdict(shown: float, unused: float) -> Verdict:
-    """From the shares of prompts in which each is answered."""
-    if shown >= MOST:
-        return "reproduced"
-    return "refuted" if unused >= shown else "partly"
+def measure_recall(subject: Subject, evidence: Evidence) -> Measurement:
+    """L3: in which prompts the shown color is answered, and in which the unused one.
 
-
-def recalled(subject: Subject, evidence: Evidence) -> Outcome:
-    """L3: in how many prompts the shown color is answered, and in how many the unused one.
-
-    Reproduced if the shown one is answered in at least 90%, refuted if the unused one is answered
-    at least as often as the shown one, partly in between.
+    Args:
+        subject: the model that is asked.
+        evidence: says the scale; no model is trained.
     """
-    again, new, words = (list(x) for x in zip(*prompts(), strict=True))
+    again, new, words = (list(x) for x in zip(*prompts(evidence.scale), strict=True))
     encode = subject.tokenizer.encode
     colors = np.array([[encode(f" {word}")[0] for word in row] for row in words])
-    heads = induction_heads(subject)
+    heads = induction_heads(subject, evidence.scale)
     nothing = np.zeros_like(heads)
     asked = {
         "asked again": answers(subject, again, colors, nothing),
@@ -126,17 +125,17 @@ def recalled(subject: Subject, evidence: Evidence) -> Outcome:
     }
     picks = {name: p.argmax(axis=1) for name, p in asked.items()}  # 0: shown, 1: unused
     shown = picks["asked again"] == 0
-    share, interval = share_interval(shown)
-    unused = {name: float((pick == 1).mean()) for name, pick in picks.items()}
-    without = float((picks["induction out"] == 0).mean())
-    by_place = ", ".join(f"{shown[i::SHOWN].mean():.0%}" for i in range(SHOWN))
-    sentence = (
-        f"{subject.name}: asked for an animal again, it answers the shown color in {share:.0%} "
-        f"of {PROMPTS} prompts (first to fourth pair: {by_place}) and the unused one in "
-        f"{unused['asked again']:.0%}; for a fifth animal it answers the unused "
-        f"one in {unused['fifth animal']:.0%} (chance {1 / NAMED:.0%}). With L1's induction heads "
-        f"ablated it recalls in {without:.0%}."
-    )
+    unused = picks["asked again"] == 1
+    parts = {
+        "recalls": shown,
+        "rather than the unused one": shown.astype(float) - unused,
+        "unused": unused,
+        "unused for a fifth animal": picks["fifth animal"] == 1,
+        "recalls without induction heads": picks["induction out"] == 0,
+    }
+    pair = np.arange(len(shown)) % SHOWN
+    for i in range(SHOWN):
+        parts[f"recalls pair {i + 1}"] = among(pair == i, shown)
     by_seed = {f"shown, {name}": p[:, 0] for name, p in asked.items() if name != "fifth animal"}
     by_seed |= {f"unused, {name}": p[:, 1] for name, p in asked.items()}
-    return Outcome(verdict(share, unused["asked again"]), share, interval, sentence, by_seed)
+    return Measurement(parts, by_seed, note=subject.note)

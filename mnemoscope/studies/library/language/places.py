@@ -1,8 +1,8 @@
-"""N4: "Madrid is located in", with less and less of one late feed-forward layer."""
+"""What N4 measures: "Madrid is located in", with less and less of one late feed-forward layer."""
 
 import csv
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +11,10 @@ import numpy as np
 from mnemoscope.core.axes import Array, Bool, Float, Params
 from mnemoscope.models import Transformer, replace_site, unembed
 from mnemoscope.probes.truncation import keep_rank
-from mnemoscope.studies.claims import Grid, InconclusiveError, Outcome, Plots, Verdict
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.language.subject import Subject, batches, padded, rows
-from mnemoscope.studies.statistics import Interval, mean_interval
+from mnemoscope.studies.measurement import InconclusiveError, Measurement, among
+from mnemoscope.studies.plot_data import Grid, Plots
 
 PARTS = (0.0, 0.01, 0.1, 0.5)  # of the full rank that is kept
 BATCH = 16  # prompts at once on a core
@@ -91,19 +91,6 @@ def _answers(model: Transformer, batch: dict[str, Array]) -> Array:
     return jnp.stack([asked, ranks.astype(float)], axis=2)
 
 
-def verdict(rises: Interval, odds: Interval, flipped: float) -> Verdict:
-    """The rule of N4.
-
-    Args:
-        rises: The interval of the rise of P(place).
-        odds: The interval of the rise of log P(place) - log P(the).
-        flipped: Of the prompts with "the" ahead, the share that have the place ahead afterwards.
-    """
-    if rises[0] > 0 and flipped >= 0.5:
-        return "reproduced"
-    return "partly" if odds[0] > 0 else "refuted"
-
-
 def _measured(subject: Subject, pairs: list[tuple[str, str]]) -> Answers:
     """What is answered as it is, at every rank of every late W_out, and with all of them silent."""
     model = subject.model
@@ -162,40 +149,35 @@ def _grids(answers: Answers, layers: range, held: Bool[np.ndarray, "prompt"]) ->
     }
 
 
-def _probabilities(before: Answer, after: Answer, held: Bool[np.ndarray, "prompt"]) -> str:
-    """Mean probabilities of both words in the prompts that were held out, before and after."""
-    place, the = np.exp(before.log_p[held]).mean(axis=0)
-    place_after, the_after = np.exp(after.log_p[held]).mean(axis=0)
-    return f"P(place) {place:.3f} to {place_after:.3f}, P(the) {the:.3f} to {the_after:.3f}"
-
-
-def _example(pairs: list[tuple[str, str]], before: Answer, after: Answer) -> str:
-    """P(Spain) against P(the) after "Madrid is located in", before and after."""
-    madrid = [city for city, _ in pairs].index("Madrid")
-    said = []
-    for answer in (before, after):
-        place, the = np.exp(answer.log_p[madrid])
-        said.append(f"{place:.3f} against {the:.3f}")
-    return " to ".join(said)
-
-
-def _beside(answers: Answers, held: Bool[np.ndarray, "prompt"]) -> str:
-    """What has no weight in the verdict: the mean over all cuts, and all late layers ablated."""
+def _beside(
+    answers: Answers, best: Case, held: Bool[np.ndarray, "prompt"], madrid: int
+) -> dict[str, Any]:
+    """What has no weight in the verdict."""
+    before = answers.before
+    after = answers.cut[best]
     every = np.mean([answers.rise(case)[held] for case in answers.cut], axis=0)
-    all_silent = (answers.ablated.odds - answers.before.odds)[held].mean()
-    return (
-        f"mean over all late layers and ranks {every.mean():+.2f}; "
-        f"all late layers ablated {all_silent:+.2f}"
-    )
+    parts: dict[str, Any] = {
+        "layer": best[0],
+        "rank": best[1],
+        "odds rise, mean of all cuts": every,
+        "odds rise, all late layers ablated": (answers.ablated.odds - before.odds)[held],
+    }
+    for i, word in enumerate(("the place", "the common word")):
+        for when, answer in (("before", before), ("after", after)):
+            p = np.exp(answer.log_p[:, i])
+            parts[f"P of {word} {when}"] = p[held]
+            parts[f"Madrid: P of {word} {when}"] = p[madrid]
+    return parts
 
 
-def located(subject: Subject, evidence: Evidence) -> Outcome:
+def measure_places(subject: Subject, evidence: Evidence) -> Measurement:
     """N4: what cutting one late W_out does to P(place) and to its odds against "the".
 
-    Layer and rank are chosen on every second prompt and measured on the others. Reproduced if
-    P(place) rises (interval above 0) and at least half of the prompts with "the" ahead have the
-    place ahead afterwards, partly if only the odds rise, else refuted; not settled where fewer
-    than ENOUGH prompts have "the" ahead.
+    Layer and rank are chosen on every second prompt and measured on the others.
+
+    Args:
+        subject: the model that is asked.
+        evidence: nothing: no model is trained.
     """
     pairs = places()
     answers = _measured(subject, pairs)
@@ -210,17 +192,14 @@ def located(subject: Subject, evidence: Evidence) -> Outcome:
             f'{subject.name}: "the" is above the place in only {common.sum()} '
             f"of {held.sum()} prompts."
         )
-    flipped = float((after.odds[common] > 0).mean())
-    value, interval = mean_interval(answers.rise(best)[held])
-    _, more = mean_interval((np.exp(after.log_p[held]) - np.exp(before.log_p[held]))[:, 0])
-    sentence = (
-        f"{subject.name}: W_out of layer {best[0]} at {best[1]:.0%} of its rank moves "
-        f"log P(place) - log P(the) by {value:+.2f} in {held.sum()} other prompts "
-        f"({_beside(answers, held)}); {_probabilities(before, after, held)}; of "
-        f"{common.sum()} with 'the' ahead {flipped:.0%} have the place ahead afterwards. "
-        f"Madrid, Spain against the: {_example(pairs, before, after)}."
-    )
+    place = np.exp(after.log_p[:, 0]) - np.exp(before.log_p[:, 0])
+    madrid = [city for city, _ in pairs].index("Madrid")
+    parts = {
+        "P(place) rises": place[held],
+        "odds rise": answers.rise(best)[held],
+        "place ahead": among(common[held], after.odds[held] > 0),
+    }
+    parts |= _beside(answers, best, held, madrid)
     cases = {"before": before, "after": after, "all late ablated": answers.ablated}
     plots = Plots(grids=_grids(answers, late(subject.model.config.n_layers), held))
-    said = verdict(more, interval, flipped)
-    return Outcome(said, value, interval, sentence, _by_prompt(cases, held), plots)
+    return Measurement(parts, _by_prompt(cases, held), plots, subject.note)

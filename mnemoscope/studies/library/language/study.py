@@ -1,27 +1,26 @@
-"""What the language study claims, what it trains, and which judge settles which claim."""
+"""The language study: what it asks of a language model. Nothing is trained."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from mnemoscope.studies.claims import ClaimTest, Outcome, Study, load_claims
-from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.library.language import copying_heads, keys, pairs, places
 from mnemoscope.studies.library.language.subject import Subject
+from mnemoscope.studies.measurement import Measurement
+from mnemoscope.studies.study import ClaimTest, Study, load_tests
 
-CLAIMS = load_claims(__package__)
-JUDGES: dict[str, Callable[[Subject, Evidence], Outcome]] = {
-    "N4": places.located,
-    "L1": copying_heads.copying,
-    "L2": keys.memory,
-    "L3": pairs.recalled,
-}
+TESTS = load_tests(__package__)
+
+
+def _of_subject(test: ClaimTest, subject: Subject) -> ClaimTest:
+    """A test whose function is told which model it measures."""
+    measure: Callable[..., Measurement] = test.measure
+    return replace(test, measure=partial(measure, subject))
 
 
 def study_of(path: Path | None = None) -> Study:
     """The study of the model at this path; of the one that is found where none is given."""
     subject = Subject(path)
-    tests = [ClaimTest(CLAIMS[name], (), partial(judge, subject)) for name, judge in JUDGES.items()]
     return Study(
         name="language",
         package=__package__,
@@ -31,7 +30,7 @@ def study_of(path: Path | None = None) -> Study:
             "L1 to L3 go beyond the papers"
         ),
         conditions=lambda scale: {},
-        tests=tuple(tests),
+        tests=tuple(_of_subject(test, subject) for test in TESTS),
         on_model=study_of,
         fingerprint=subject.fingerprint,
     )

@@ -21,7 +21,7 @@ from mnemoscope.models.language import (
     read_tokenizer,
 )
 from mnemoscope.models.language.find import HOW_TO
-from mnemoscope.studies.claims import InconclusiveError
+from mnemoscope.studies.measurement import InconclusiveError
 
 KNOWN = {"SmolLM2-135M-Instruct.Q4_1": "SmolLM2-135M-Instruct (four-bit, instruction-tuned)"}
 LANES = 4  # batches at once on an accelerator
@@ -74,6 +74,11 @@ class Subject:
         """The model in words."""
         assert self.path is not None
         return KNOWN.get(self.path.stem, self.path.name)
+
+    @property
+    def note(self) -> str:
+        """The sentence of a ledger that says which model was asked."""
+        return f"Measured in {self.name}."
 
     def _installed(self) -> Path:
         """Where the weights are; without any, nothing can be judged."""

@@ -1,10 +1,7 @@
-"""What the noise study claims, what it trains, and which judge settles which claim."""
+"""The noise study: what it claims, and what it trains."""
 
-from mnemoscope.studies.claims import ClaimTest, Study, load_claims
-from mnemoscope.studies.library.noise import judges
 from mnemoscope.studies.library.noise.conditions import build_conditions
-
-CLAIMS = load_claims(__package__)
+from mnemoscope.studies.study import Study, load_tests
 
 STUDY = Study(
     name="noise",
@@ -12,9 +9,5 @@ STUDY = Study(
     title="Which part of a model learns the noise?",
     paper="Distributional Associations vs In-Context Reasoning (Chen, Bruna, Bietti)",
     conditions=build_conditions,
-    tests=(
-        ClaimTest(CLAIMS["N1"], ("noisy",), judges.early_and_late),
-        ClaimTest(CLAIMS["N2"], ("noisy",), judges.truncation),
-        ClaimTest(CLAIMS["N3"], (), judges.against_vocabulary),
-    ),
+    tests=load_tests(__package__),
 )
