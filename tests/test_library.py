@@ -151,6 +151,7 @@ loaded = [name for name in sys.modules if name.startswith("mnemoscope.studies.li
 print(heavy, sorted(loaded))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     said, names, loaded = done.stdout.splitlines()
     assert said.startswith("unknown claim 'X1'; allowed: R1, R2")
     assert {"remember", "walk", "memories", "run"} <= set(names.split())

@@ -10,7 +10,7 @@ import tyro
 from mnemoscope.cli.console import make_console
 from mnemoscope.cli.options import DEFAULT_STORE, StoreDir
 from mnemoscope.core.errors import UserError
-from mnemoscope.studies.scales import Scale
+from mnemoscope.studies.scales import Scale, pick_scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -262,7 +262,7 @@ def figure(
         for at, book in read_ledgers(store, study.name).items()
         if any(entry.id == name for entry in book.claims)
     ]
-    at = scale or ("full" if "full" in judged_at else "quick")
+    at = pick_scale(judged_at, scale)
     drawn = _draw(study, name, at, store) if at in judged_at else {}
     if not drawn:
         raise UserError(

@@ -76,7 +76,12 @@ def all_claims() -> dict[str, dict[str, "Claim"]]:
 
 def find_claim(claim_id: str) -> tuple["Study", str]:
     """The study that has this claim."""
-    known = {claim_id: name for name, claims in all_claims().items() for claim_id in claims}
+    known = {
+        each: name
+        for name in STUDIES
+        for each in read_toml(f"{LIBRARY}.{name}", "claims.toml")
+        if each != "readings"
+    }
     if claim_id not in known:
         raise UserError(unknown("claim", claim_id, known))
     return STUDIES[known[claim_id]], claim_id

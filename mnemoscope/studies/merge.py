@@ -22,7 +22,7 @@ class Merged(NamedTuple):
     runs: int
     findings: int
     claims: tuple[str, ...]
-    """Whose measurement is now the other store's, as "remember R13 (full)"."""
+    """Whose measurement is now the other store's, as "STUDY C1 (full)"."""
 
 
 def merge_store(store: Store, other: Store, command: str) -> Merged:

@@ -8,7 +8,6 @@ what was measured, without measuring or training again.
 """
 
 import hashlib
-import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
@@ -406,17 +405,11 @@ def six_digits(values: Any) -> tuple[float, ...]:
 
 def commit() -> str:
     """The commit of the clone that this package is part of; empty where that is not known."""
-    clone = PACKAGE.parent
-    if not (clone / ".git").exists():
-        return ""
+    git = PACKAGE.parent / ".git"
     try:
-        found = subprocess.run(
-            ["git", "-C", str(clone), "rev-parse", "HEAD"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=5,
-        )
-    except (OSError, subprocess.SubprocessError):
+        head = (git / "HEAD").read_text(encoding="utf-8").strip()
+        if head.startswith("ref: "):
+            head = (git / head.removeprefix("ref: ")).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
         return ""
-    return found.stdout.strip()
+    return head

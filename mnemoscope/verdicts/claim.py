@@ -10,7 +10,7 @@ In `claims.toml`:
     plain = "no norm, rate 1e-3"
     post = "a norm after each sum"
 
-    [R8]
+    [C1]
     statement = "Trained with repeats, d=16 with one head does not learn recall."
     published = "0.01%"
     stated = "2026-11-19"
@@ -18,7 +18,7 @@ In `claims.toml`:
     measure = "recall.measure_small_model"
     needs = ["repeat/d16h1", "repeat/d16h1/*"]
 
-    [[R8.parts]]
+    [[C1.parts]]
     name = "fails"
     kind = "share"
     measures = "share of seeds that recall at most 10% of held-out repeats"

@@ -1,8 +1,8 @@
 """The file that has the evidence of a ledger: the records of a study's claims.
 
-    STUDY.evidence.json      {"format": 2, "claims": {"R13": record, ...}}
+    STUDY.evidence.json      {"format": 2, "claims": {"C1": record, ...}}
 
-0.1 wrote only what figures show, `{"R13": {"divided": [..], ..}}`, from which no verdict follows.
+0.1 wrote only what figures show, `{"C1": {"divided": [..], ..}}`, from which no verdict follows.
 """
 
 import json

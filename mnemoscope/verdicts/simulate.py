@@ -17,7 +17,7 @@ from mnemoscope.verdicts.claim import PLAIN, Claim, Part
 from mnemoscope.verdicts.intervals import MIN_UNITS, estimate
 from mnemoscope.verdicts.looks import MAX_LOOKS, has_sequence
 from mnemoscope.verdicts.record import Plan, Provenance, Record, UnitValues
-from mnemoscope.verdicts.rule import decide, measure_parts, state_of
+from mnemoscope.verdicts.rule import PartResult, decide, measure_parts, state_of
 
 Looking = Literal["once", "until decided", "naively"]
 Draw = Callable[[np.random.Generator, int], np.ndarray]
@@ -55,9 +55,7 @@ class Errors(NamedTuple):
 def true_verdict(planted: Planted) -> Verdict:
     """The verdict that the truth itself has."""
     found = estimate("exact", [planted.truth])
-    state = state_of(planted.part, found)
-    names: dict[str, Verdict] = {"holds": "reproduced", "partly": "partly", "fails": "refuted"}
-    return names[next(iter(state))]
+    return decide([PartResult(planted.part, PLAIN, found, state_of(planted.part, found))])
 
 
 def simulate(

@@ -8,13 +8,12 @@ from mnemoscope.report.claim_figures import claim_figures, load_drawings, svg
 from mnemoscope.studies.ledger_files import find_folder, read_all_series, read_plots
 from mnemoscope.studies.plot_data import Plots
 from mnemoscope.studies.presentation import load_panels
-from mnemoscope.studies.scales import SCALES, Scale
+from mnemoscope.studies.scales import LARGEST_FIRST, Scale
 from mnemoscope.studies.study import Study
 from mnemoscope.verdicts.claim import Claim
 from mnemoscope.verdicts.ledger import Ledger
 from mnemoscope.verdicts.record import Series
 
-SHOWN_SCALES = tuple(reversed(SCALES))  # what full scale found comes first
 
 
 def claim_row(study: Study, claim: Claim, ledgers: Mapping[Scale, Ledger]) -> dict[str, Any]:
@@ -26,7 +25,7 @@ def claim_row(study: Study, claim: Claim, ledgers: Mapping[Scale, Ledger]) -> di
         ledgers: Of the study, by scale.
     """
     found = []
-    for scale in SHOWN_SCALES:
+    for scale in LARGEST_FIRST:
         claims = ledgers[scale].claims if scale in ledgers else ()
         entry = next((each for each in claims if each.id == claim.id), None)
         if entry:
