@@ -14,11 +14,12 @@ PAGE = HERE / "since-0.1.md"
 INTRODUCTION = """\
 # What changed since 0.1
 
-Written by `python docs/changes.py` from [`results/0.1/`](../results/0.1), [`results/full/`](../results/full) and each
-study's `claims.toml`; do not edit. Version 0.1 judged 62 claims by rules that each judge had of its own. Now criteria
-are data and one rule decides ([verdicts.md](verdicts.md)); some criteria tested another thing than the paper says and
-were corrected, and statements without a claim got one. A claim whose full-scale ledger is still that of 0.1 has not
-been measured again.
+Written by `python docs/changes.py` from [`results/0.1/`](../results/0.1),
+[`results/full/`](../results/full) and each study's `claims.toml`; do not edit. Version 0.1 judged
+62 claims by rules that each judge had of its own. Now criteria are data and one rule decides
+([verdicts.md](verdicts.md)); some criteria tested another thing than the paper says and were
+corrected, and statements without a claim got one. A claim whose full-scale ledger is still that of
+0.1 has not been measured again.
 """
 HEAD = (
     "| | claim | 0.1 | now | criterion |",

@@ -257,7 +257,7 @@ def figure(
     from mnemoscope.studies.ledger_files import read_ledgers
 
     study, name = find_claim(claim)
-    judged_at = [
+    judged_at: list[Scale] = [
         at
         for at, book in read_ledgers(store, study.name).items()
         if any(entry.id == name for entry in book.claims)

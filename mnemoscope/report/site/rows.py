@@ -15,7 +15,6 @@ from mnemoscope.verdicts.ledger import Ledger
 from mnemoscope.verdicts.record import Series
 
 
-
 def claim_row(study: Study, claim: Claim, ledgers: Mapping[Scale, Ledger]) -> dict[str, Any]:
     """One claim for the pages: what is claimed, and what each scale found.
 
