@@ -29,7 +29,7 @@ from mnemoscope.models.activations import ACTIVATIONS
 from mnemoscope.models.attention_kinds import ATTENTION
 from mnemoscope.models.consumer_support import Support
 from mnemoscope.models.norms import NORMS
-from mnemoscope.models.positions import POSITIONS
+from mnemoscope.models.positions import POSITIONS, PositionKind
 from mnemoscope.models.rewrites.choose import REWRITES
 from mnemoscope.probes import walk
 from mnemoscope.tasks import Permutation
@@ -300,6 +300,68 @@ def test_a_new_activation_is_computed_or_refused_by_everybody(monkeypatch):
         assert "act='cubic'" in (support.why_not(config) or ""), name
         with pytest.raises(UserError, match=f"{name} has no act='cubic'"):
             support.require(config)
+
+
+def test_new_positions_are_computed_or_refused_by_everybody(monkeypatch):
+    """What a row says to add and to turn is added and turned, has its sites and parameters,
+    and everybody else refuses it by name.
+    """
+    learned, rotary = POSITIONS["learned"], POSITIONS["rotary"]
+    rows = {
+        "both": PositionKind(added=learned.added, turned=rotary.turned, has_table=True),
+        "mirrored": PositionKind(turned=lambda config, x: x[..., ::-1] * jnp.ones((1, 1, 1))),
+    }
+    for name, row in rows.items():
+        monkeypatch.setitem(POSITIONS, name, row)
+    both = model_of({"positions": "both"})
+    assert both.params["pos_embed.W_pos"].shape == (N_CTX, 16)
+    assert {"hook_pos_embed", "blocks.1.attn.hook_rot_q"} <= set(both.config.sites())
+    # rotary positions alone, of embeddings to which the table was added by hand
+    rotary_model = Transformer(ModelConfig(**_fields("rotary")), both.params)
+    embedded = both.W_E[jnp.array(PROMPT)] + both.W_pos[: len(PROMPT)]
+    by_hand = rotary_model(PROMPT, replace_site("hook_embed", embedded))
+    np.testing.assert_allclose(both(PROMPT), by_hand, rtol=1e-5, atol=1e-5)
+    assert not np.allclose(both(PROMPT), rotary_model(PROMPT), atol=1e-2)
+    with pytest.raises(UserError, match="stand in the stream and turn what heads read of it"):
+        both.after(1)
+    # queries and keys both mirrored: their products stay
+    mirrored = model_of({"positions": "mirrored"})
+    none = Transformer(ModelConfig(**_fields("none")), mirrored.params)
+    logits, cache = mirrored.run_with_cache(PROMPT)
+    np.testing.assert_allclose(logits, none(PROMPT), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(cache["rot_q", 0], cache["q", 0][..., ::-1])
+    assert mirrored.after(1).config.positions == "mirrored"
+    for model in (both, mirrored):
+        with pytest.raises(NotImplementedError, match="no positions"):
+            numpy_logits(model.config, model.params, PROMPT)
+        assert_refused_by_all(model.config, f"positions={model.config.positions!r}")
+
+
+def _fields(positions):
+    return {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_mlp": 5, "positions": positions}
+
+
+@pytest.mark.parametrize(("table", "field"), [(NORMS, "norm_type"), (ATTENTION, "attention")])
+def test_a_new_row_is_refused_by_whoever_does_not_take_it_from_the_table(table, field, monkeypatch):
+    monkeypatch.setitem(table, "odd", next(iter(table.values())))
+    model = model_of({field: "odd", "norm": "pre"})
+    plain = model_of({"norm": "pre"})
+    np.testing.assert_array_equal(model(PROMPT), plain(PROMPT))
+    with pytest.raises(NotImplementedError, match="odd"):
+        numpy_logits(model.config, model.params, PROMPT)
+    # the walk writes attention by its name, whichever it is
+    by_name = ["the walk"] if field == "attention" else []
+    assert_refused_by_all(model.config, f"{field}='odd'", but=by_name)
+
+
+def assert_refused_by_all(config, what, but=()):
+    for name, support in consumers().items():
+        if name in but:
+            assert support.why_not(config) is None
+            continue
+        with pytest.raises(UserError, match=what) as error:
+            support.require(config)
+        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", [*consumers(), *(rewrite.name for rewrite in REWRITES)])
