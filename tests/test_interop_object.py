@@ -6,6 +6,7 @@ import warnings
 from functools import partial
 
 import jax.numpy as jnp
+import lens_names
 import numpy as np
 import pytest
 
@@ -21,6 +22,7 @@ with warnings.catch_warnings():
     )
 import torch
 from lens_models import BATCH, CONFIGS, both_caches, drawn, hooked, same
+from transformer_lens.utilities import Slice
 
 import mnemoscope as ms
 from mnemoscope.models import Transformer
@@ -298,6 +300,74 @@ def test_generation(pair):
             use_past_kv_cache=False,
         )
         np.testing.assert_array_equal(model.generate(tokens[:3], max_new_tokens=4), their[0])
+
+
+# ---- names
+
+
+def test_the_lists_of_names_are_those_of_the_library(pair):
+    """So that a name that a later one adds is answered too."""
+    _, theirs = pair
+    _, their_cache = theirs.run_with_cache(torch.tensor(BATCH))
+    module = torch.nn.Module()
+    of_modules = public(module)
+    assert of_modules == set(lens_names.MODULE)
+    assert public(theirs) - of_modules <= set(lens_names.MODEL)
+    assert public(their_cache) == set(lens_names.CACHE)
+    assert public(theirs.OV) == set(lens_names.FACTORED)
+    assert public(theirs.hook_embed) - of_modules == set(lens_names.HOOK_POINT)
+
+
+def public(thing):
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+def test_parts_are_called(pair):
+    model, theirs = pair
+    tokens = torch.tensor(BATCH)
+    cache, their_cache = both_caches(model, theirs)
+    stream = cache["resid_post", 0]
+    their_stream = their_cache["resid_post", 0]
+    same(model.embed(BATCH), theirs.embed(tokens))
+    same(model.pos_embed(BATCH), theirs.pos_embed(tokens))
+    same(model.unembed(stream), theirs.unembed(their_stream))
+    same(model.blocks[1](stream), theirs.blocks[1](their_stream))
+    if model.config.norm == "pre":
+        # norms there are without their weights, which the next matrix has
+        same(model.unembed(model.ln_final(stream)), theirs.unembed(theirs.ln_final(their_stream)))
+    q, k, v = (cache["resid_pre", i] for i in (1, 0, 1))
+    theirs_of = [their_cache["resid_pre", i] for i in (1, 0, 1)]
+    if model.config.norm == "none":
+        same(model.blocks[0].attn(q, k, v), theirs.blocks[0].attn(*theirs_of))
+        same(model.blocks[0].mlp(q), theirs.blocks[0].mlp(theirs_of[0]))
+
+
+def test_rows_of_a_batch(pair):
+    model, theirs = pair
+    cache, their_cache = both_caches(model, theirs)
+    stack = cache.decompose_resid()
+    their_stack = their_cache.decompose_resid()
+    for rows in (1, (0, 1), [1, 0]):
+        their_rows = their_stack
+        if model.config.norm == "none":
+            # without a norm theirs does not cut the components
+            their_rows = Slice(rows).apply(their_stack, dim=1)
+        same(
+            cache.logit_attrs(stack, 3, None, None, rows),
+            their_cache.logit_attrs(their_rows, 3, None, None, rows),
+        )
+        same(
+            cache.apply_ln_to_stack(stack, 1, False, None, rows),
+            their_cache.apply_ln_to_stack(their_rows, 1, False, None, rows),
+        )
+        one = cache.apply_slice_to_batch_dim(rows)
+        their_one = their_cache.apply_slice_to_batch_dim(rows)
+        assert one.has_batch_dim == their_one.has_batch_dim
+        same(one["z", 1], their_one["z", 1])
+    same(cache.stack_head_results(1), their_cache.stack_head_results(1))
+    heads = list(model.OV[0])
+    for ours, their in zip(heads, theirs.OV[0], strict=True):
+        same(ours.AB, their.AB)
 
 
 # ---- hooks
