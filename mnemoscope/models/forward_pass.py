@@ -75,6 +75,18 @@ def unembed(
     return _unembed(_Pass(config, params, lambda _, x: x), x)
 
 
+def unembedding(config: ModelConfig, params: Params) -> Float[Array, "d_model vocab"]:
+    """The matrix that reads logits off the stream.
+
+    Args:
+        config: The model.
+        params: Its parameters by name.
+    """
+    if config.tied:
+        return jnp.asarray(params["embed.W_E"]).T
+    return jnp.asarray(params["unembed.W_U"])
+
+
 def read_out(
     config: ModelConfig, params: Params, x: Float[Array, "row d_model"]
 ) -> Float[Array, "row vocab"]:
@@ -356,5 +368,4 @@ def _unembed(run: _Pass, x: Float[Array, "pos d_model"]) -> Logits:
 
 
 def _product_with_unembedding(run: _Pass, x: Float[Array, "pos d_model"]) -> Logits:
-    w_u = run.params["embed.W_E"].T if run.config.tied else run.params["unembed.W_U"]
-    return x @ w_u + run.bias("unembed.b_U", 2)
+    return x @ unembedding(run.config, run.params) + run.bias("unembed.b_U", 2)
