@@ -32,6 +32,7 @@ from mnemoscope.models.attention_kinds import ATTENTION
 from mnemoscope.models.consumer_support import Support
 from mnemoscope.models.norms import NORMS
 from mnemoscope.models.positions import POSITIONS, PositionKind
+from mnemoscope.models.rewrites import pair_tables, score_tables, token_counts
 from mnemoscope.models.rewrites.choose import REWRITES
 from mnemoscope.probes import distraction, walk, weight_memories
 from mnemoscope.probes.attention import mean_pattern
@@ -372,16 +373,48 @@ def assert_refused_by_all(config, what, but=()):
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", [*consumers(), *(rewrite.name for rewrite in REWRITES)])
+SUPPORTS = {
+    **consumers(),
+    **{
+        part.SUPPORT.consumer: part.SUPPORT
+        for part in (token_counts, pair_tables, score_tables, weight_memories, distraction)
+    },
+    gradients.GRADIENTS.consumer: gradients.GRADIENTS,
+    gradients.STEPS.consumer: gradients.STEPS,
+}
+
+
+class Later(ModelConfig):
+    """What a later version may have besides."""
+
+    soft_cap: float = 0.0
+
+
+@pytest.mark.parametrize("name", SUPPORTS)
 def test_a_field_that_nobody_listed_is_refused(name):
-    """A consumer that lists nothing takes plain models alone."""
-    nothing = Support(name, {})
-    assert nothing.why_not(ModelConfig()) is None
-    for fields in ROWS.values():
-        config = model_of(fields).config
-        plain = {"act": "relu", "attention": "softmax", "positions": "learned"}
-        is_plain = all(plain.get(key) == value for key, value in fields.items())
-        assert (nothing.why_not(config) is None) == is_plain, fields
+    """Every consumer takes what it lists and refuses the rest by field and value,
+    and so a field that is added later.
+    """
+    support = SUPPORTS[name]
+    n_refused = 0
+    for row in ROWS.values():
+        config = model_of(row).config
+        why_not = support.why_not(config) or ""
+        for field, value in row.items():
+            default = ModelConfig.model_fields[field].default
+            # None stands for every value
+            allowed = support.values.get(field, (default,))
+            is_refused = allowed is not None and value not in allowed
+            n_refused += is_refused
+            assert (f"{field}={value!r} (allowed: " in why_not) == is_refused, (field, why_not)
+    assert n_refused or name in ("the walk", "the explorer")
+    # what the consumer computes otherwise
+    plain = {field: allowed[0] for field, allowed in support.values.items() if allowed}
+    assert support.why_not(Later(**plain)) is None
+    later = Later(**plain, soft_cap=5.0)
+    assert support.why_not(later) == "soft_cap=5.0 (allowed: 0.0)"
+    with pytest.raises(UserError, match=f"{name} has no soft_cap=5.0"):
+        support.require(later)
 
 
 # ---- readers of weights and of traces, which a Spec may name

@@ -31,6 +31,7 @@ from mnemoscope.models import (
     replace_site,
     site_axes,
 )
+from mnemoscope.models.activations import ACTIVATIONS
 from mnemoscope.models.rewrites import gpu_kernel, pair_tables, score_tables, token_counts
 from mnemoscope.models.rewrites.choose import REWRITES, choose_rewrite
 from mnemoscope.tasks import Example
@@ -49,10 +50,11 @@ shapes = st.fixed_dictionaries(
         "n_layers": st.integers(1, 2),
         "d_mlp": st.sampled_from([0, 7]),
         "norm": st.sampled_from(["none", "pre", "post"]),
+        "norm_eps": st.sampled_from([1e-5, 0.3]),
         "bias": st.booleans(),
         "tied": st.booleans(),
         "unembed_bias": st.booleans(),
-        "act": st.sampled_from(["relu", "linear"]),
+        "act": st.sampled_from(sorted(ACTIVATIONS)),
         "mlp_on": st.sampled_from([None, (), (0,)]),
     }
 )
@@ -63,6 +65,7 @@ unusual = st.fixed_dictionaries(
         "positions": st.sampled_from(["learned", "none"]),
         "attention": st.sampled_from(["softmax", "linear"]),
         "attn_residual": st.booleans(),
+        "causal": st.booleans(),
     },
     optional={"d_head": st.sampled_from([1, 4])},
 )
