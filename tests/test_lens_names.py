@@ -144,8 +144,9 @@ def test_what_is_not_here_is_one_line(asked, message):
 # ---- parts of a model, called
 
 
-@pytest.mark.parametrize("kind", CONFIGS)
-@pytest.mark.parametrize("tokens", [BATCH, BATCH[0]])
+@pytest.mark.parametrize(
+    ("kind", "tokens"), [*((kind, BATCH) for kind in CONFIGS), ("llama", BATCH[0])]
+)
 def test_parts_make_what_they_make_in_a_pass(kind, tokens):
     check_parts(drawn(CONFIGS[kind]), tokens)
 
