@@ -2,11 +2,12 @@
 
     python tests/goldens.py          writes tests/golden/*.json anew (and says what changed)
 
-Three files of numbers, and a store:
+Four files of numbers, and a store:
 
     specs.json      JSON and digest of every study's Specs at both scales, and every default
     draws.json      for every task the integers of its world and of two batches, exactly
     losses.json     for every task, optimizer and forward pass the loss of each of twenty steps
+    later_losses.json   the same for kinds of layers that 0.1 had not
     store-0.1/      a store written by 0.1 (commit d79c95e): a run of every case, an imported model,
                     two findings and a ledger
 
@@ -99,6 +100,25 @@ CASES: dict[str, Spec] = {
     ),
 }
 
+# kinds of layers that 0.1 had not, so that its store has no run of them
+LATER: dict[str, Spec] = {
+    "permutation, Llama's layers": _spec(
+        Permutation(n_symbols=4),
+        ModelConfig(
+            d_model=8,
+            n_heads=2,
+            n_key_value_heads=1,
+            d_mlp=8,
+            norm="pre",
+            norm_type="rms",
+            positions="rotary",
+            act="gelu",
+            gated_mlp=True,
+            bias=False,
+        ),
+    ),
+}
+
 # what is only drawn from
 TASKS = {
     name.split(",")[0] + f" {n}": spec.task for n, (name, spec) in enumerate(CASES.items())
@@ -178,7 +198,7 @@ def draws() -> dict[str, Any]:
 
 def losses_of(name: str) -> list[list[float]]:
     """The loss of each step of a case, seed by seed."""
-    run = fit(CASES[name], SEEDS)
+    run = fit((CASES | LATER)[name], SEEDS)
     return [[float(f"{x:.8g}") for x in row] for row in run.losses]
 
 
@@ -187,7 +207,17 @@ def losses() -> dict[str, Any]:
     return {name: losses_of(name) for name in CASES}
 
 
-FILES = {"specs.json": specs, "draws.json": draws, "losses.json": losses}
+def later_losses() -> dict[str, Any]:
+    """The losses of what came after 0.1."""
+    return {name: losses_of(name) for name in LATER}
+
+
+FILES = {
+    "specs.json": specs,
+    "draws.json": draws,
+    "losses.json": losses,
+    "later_losses.json": later_losses,
+}
 
 
 def read(name: str) -> dict[str, Any]:

@@ -25,6 +25,40 @@ CONFIGS = {
     ),
     "wide heads": ModelConfig(d_model=6, n_heads=2, n_layers=2, d_head=8, d_mlp=6),
 }
+# other kinds of layers, whose norms are drawn too: compared after TransformerLens has folded them
+FOLDED = {
+    "llama": ModelConfig(
+        d_model=8,
+        n_heads=4,
+        n_layers=2,
+        d_mlp=6,
+        norm="pre",
+        norm_type="rms",
+        act="silu",
+        gated_mlp=True,
+        n_key_value_heads=2,
+        positions="rotary",
+        n_ctx=CTX,
+        bias=False,
+    ),
+    "neox": ModelConfig(
+        d_model=8,
+        n_heads=2,
+        n_layers=2,
+        d_mlp=6,
+        norm="pre",
+        act="gelu",
+        positions="rotary",
+        rotary_dim=2,
+        n_ctx=CTX,
+        parallel_attn_mlp=True,
+        unembed_bias=False,
+    ),
+    "gpt": ModelConfig(
+        d_model=8, n_heads=2, n_layers=2, d_mlp=6, norm="pre", act="gelu_new", norm_eps=0.1
+    ),
+    "gelu": ModelConfig(d_model=8, n_heads=2, n_layers=2, d_mlp=6, norm="pre", act="gelu"),
+}
 
 
 def drawn(config, fresh_norms=True, seed=0):
@@ -48,6 +82,18 @@ def hooked(model, folder):
     theirs = lens.HookedTransformer(config)
     theirs.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
     theirs.requires_grad_(False)
+    return theirs
+
+
+def folded(model, folder):
+    """The same, with the weights of norms in the matrices that follow them."""
+    theirs = hooked(model, folder)
+    theirs.load_and_process_state_dict(
+        theirs.state_dict(),
+        center_writing_weights=False,
+        center_unembed=False,
+        fold_value_biases=False,
+    )
     return theirs
 
 

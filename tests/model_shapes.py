@@ -8,6 +8,7 @@ from mnemoscope.models import (
     ModelConfig,
     parameter_shapes,
 )
+from mnemoscope.models.activations import ACTIVATIONS
 
 D_VOCAB, N_CTX = 6, 9
 
@@ -20,10 +21,11 @@ shapes = st.fixed_dictionaries(
         "n_layers": st.integers(1, 2),
         "d_mlp": st.sampled_from([0, 7]),
         "norm": st.sampled_from(["none", "pre", "post"]),
+        "norm_eps": st.sampled_from([1e-5, 0.3]),
         "bias": st.booleans(),
         "tied": st.booleans(),
         "unembed_bias": st.booleans(),
-        "act": st.sampled_from(["relu", "linear"]),
+        "act": st.sampled_from(sorted(ACTIVATIONS)),
         "mlp_on": st.sampled_from([None, (), (0,)]),
     }
 )
@@ -34,6 +36,7 @@ unusual = st.fixed_dictionaries(
         "positions": st.sampled_from(["learned", "none"]),
         "attention": st.sampled_from(["softmax", "linear"]),
         "attn_residual": st.booleans(),
+        "causal": st.booleans(),
     },
     optional={"d_head": st.sampled_from([1, 4])},
 )

@@ -19,13 +19,16 @@ def activation(name, x):
         return x * (1 + erf(x / np.sqrt(2))) / 2
     if name == "gelu_new":
         return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-    assert name == "silu"
-    return x / (1 + np.exp(-x))
+    if name == "silu":
+        return x / (1 + np.exp(-x))
+    raise NotImplementedError(f"no activation {name!r}")
 
 
 def norm(config, p, name, x):
     if config.norm_type == "rms":
         return x / np.sqrt((x**2).mean() + config.norm_eps) * p[f"{name}.w"]
+    if config.norm_type != "layer":
+        raise NotImplementedError(f"no norm {config.norm_type!r}")
     centered = x - x.mean()
     scale = np.sqrt((centered**2).mean() + config.norm_eps)
     return centered / scale * p[f"{name}.w"] + p[f"{name}.b"]
@@ -54,6 +57,8 @@ def weights_of(config, q, keys, position):
     scores = scores / math.sqrt(config.d_head)
     if config.attention == "relu":
         return np.maximum(scores, 0)
+    if config.attention != "softmax":
+        raise NotImplementedError(f"no attention {config.attention!r}")
     e = np.exp(scores - scores.max())
     return e / e.sum()
 
@@ -98,8 +103,10 @@ def feed_forward(config, p, block, seen):
 def positions(config, p, n_pos):
     if config.positions == "learned":
         return p["pos_embed.W_pos"][:n_pos]
-    if config.positions != "sinusoidal":
+    if config.positions in ("none", "rotary"):
         return np.zeros((n_pos, config.d_model))
+    if config.positions != "sinusoidal":
+        raise NotImplementedError(f"no positions {config.positions!r}")
     table = np.zeros((n_pos, config.d_model))
     for t in range(n_pos):
         for i in range(0, config.d_model, 2):

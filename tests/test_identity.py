@@ -208,10 +208,12 @@ def test_what_trains_is_all_in_the_fingerprint():
         "hooked_model",
         "hooks",
         "next_token",
+        "parts",
         "prompts",
         "stack",
         "transformer_lens_config",
         "transformer_lens_fields",
+        "transformer_lens_names",
         "weights",
     )
     harmless = (*core, "sinks", *in_the_hand)

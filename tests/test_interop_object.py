@@ -6,6 +6,7 @@ import warnings
 from functools import partial
 
 import jax.numpy as jnp
+import lens_names
 import numpy as np
 import pytest
 
@@ -20,7 +21,8 @@ with warnings.catch_warnings():
         "no second opinion on the model",
     )
 import torch
-from lens_models import BATCH, CONFIGS, both_caches, drawn, hooked, same
+from lens_models import BATCH, CONFIGS, FOLDED, both_caches, drawn, folded, hooked, same
+from transformer_lens.utilities import Slice
 
 import mnemoscope as ms
 from mnemoscope.models import Transformer
@@ -134,7 +136,7 @@ def test_decompositions(pair, arguments):
         ours, labels = getattr(cache, name)(**given, return_labels=True)
         their, their_labels = getattr(their_cache, name)(**given, return_labels=True)
         assert [str(x) for x in labels] == [str(x) for x in their_labels], name
-        same(ours, their, 2e-5)
+        same(ours, their)
 
 
 @pytest.mark.parametrize("pos_slice", [None, -1])
@@ -174,6 +176,68 @@ def test_attributions_with_trained_norms_are_those_after_folding(tmp_path):
     # the logit lens applies the whole norm in both
     _, unfolded = hooked(model, tmp_path / "again").run_with_cache(torch.tensor(BATCH))
     same(cache.accumulated_resid(apply_ln=True), unfolded.accumulated_resid(apply_ln=True))
+
+
+@pytest.fixture(params=FOLDED)
+def folded_pair(request, tmp_path):
+    model = drawn(FOLDED[request.param], fresh_norms=False)
+    return model, folded(model, tmp_path / "model")
+
+
+def test_sites_of_other_layers(folded_pair):
+    model, theirs = folded_pair
+    cache, their_cache = both_caches(model, theirs)
+    # a gate's other factor, and what is turned, have sites of one name too
+    compared = [name for name in model.config.sites() if name in set(their_cache)]
+    recorded = set(cache.trace)
+    assert recorded <= set(compared)
+    for name in compared:
+        where = np.isfinite(cache[name]) if "attn_scores" in name else True
+        same(
+            jnp.where(where, cache[name], 0), their_cache[name].masked_fill(~torch.tensor(where), 0)
+        )
+
+
+def test_decompositions_of_other_layers(folded_pair):
+    model, theirs = folded_pair
+    cache, their_cache = both_caches(model, theirs)
+    for name, given in (
+        ("decompose_resid", {}),
+        ("decompose_resid", {"layer": 1, "mode": "attn"}),
+        ("decompose_resid", {"apply_ln": True}),
+        ("accumulated_resid", {}),
+        ("stack_head_results", {"incl_remainder": True}),
+        ("stack_neuron_results", {"layer": -1}),
+    ):
+        ours, labels = getattr(cache, name)(**given, return_labels=True)
+        their, their_labels = getattr(their_cache, name)(**given, return_labels=True)
+        assert [str(x) for x in labels] == [str(x) for x in their_labels], name
+        if given.get("apply_ln"):
+            # the weights of the last norm, which theirs has in W_U
+            ours = ours / model.ln_final.w.reshape((1,) * (ours.ndim - 1) + (-1,))
+        same(ours, their)
+    stack = cache.stack_head_results()
+    their_stack = their_cache.stack_head_results()
+    same(
+        cache.logit_attrs(stack, BATCH, BATCH[::-1]),
+        their_cache.logit_attrs(their_stack, torch.tensor(BATCH), torch.tensor(BATCH[::-1])),
+    )
+
+
+def test_hooks_and_losses_of_other_layers(folded_pair):
+    model, theirs = folded_pair
+    tokens = torch.tensor(BATCH)
+    same(model(BATCH, return_type="loss"), theirs(tokens, return_type="loss"))
+    for kind, hooks in HOOKS.items():
+        if kind == "each head's queries":
+            theirs.set_use_split_qkv_input(True)
+        ours = model.run_with_hooks(BATCH, fwd_hooks=hooks)
+        same(ours, theirs.run_with_hooks(tokens, fwd_hooks=hooks))
+        assert not np.allclose(ours, model(BATCH), atol=1e-4)
+    # rotary positions leave no table
+    names = [name for name in ("W_E", "b_O", "W_O", "b_out") if name in NAMES + MLP_NAMES]
+    for name in names:
+        same(getattr(model, name), getattr(theirs, name))
 
 
 NAMES = ("W_E", "W_pos", "W_U", "b_U", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
@@ -298,6 +362,74 @@ def test_generation(pair):
             use_past_kv_cache=False,
         )
         np.testing.assert_array_equal(model.generate(tokens[:3], max_new_tokens=4), their[0])
+
+
+# ---- names
+
+
+def test_the_lists_of_names_are_those_of_the_library(pair):
+    """So that a name that a later one adds is answered too."""
+    _, theirs = pair
+    _, their_cache = theirs.run_with_cache(torch.tensor(BATCH))
+    module = torch.nn.Module()
+    of_modules = public(module)
+    assert of_modules == set(lens_names.MODULE)
+    assert public(theirs) - of_modules <= set(lens_names.MODEL)
+    assert public(their_cache) == set(lens_names.CACHE)
+    assert public(theirs.OV) == set(lens_names.FACTORED)
+    assert public(theirs.hook_embed) - of_modules == set(lens_names.HOOK_POINT)
+
+
+def public(thing):
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+def test_parts_are_called(pair):
+    model, theirs = pair
+    tokens = torch.tensor(BATCH)
+    cache, their_cache = both_caches(model, theirs)
+    stream = cache["resid_post", 0]
+    their_stream = their_cache["resid_post", 0]
+    same(model.embed(BATCH), theirs.embed(tokens))
+    same(model.pos_embed(BATCH), theirs.pos_embed(tokens))
+    same(model.unembed(stream), theirs.unembed(their_stream))
+    same(model.blocks[1](stream), theirs.blocks[1](their_stream))
+    if model.config.norm == "pre":
+        # norms there are without their weights, which the next matrix has
+        same(model.unembed(model.ln_final(stream)), theirs.unembed(theirs.ln_final(their_stream)))
+    q, k, v = (cache["resid_pre", i] for i in (1, 0, 1))
+    theirs_of = [their_cache["resid_pre", i] for i in (1, 0, 1)]
+    if model.config.norm == "none":
+        same(model.blocks[0].attn(q, k, v), theirs.blocks[0].attn(*theirs_of))
+        same(model.blocks[0].mlp(q), theirs.blocks[0].mlp(theirs_of[0]))
+
+
+def test_rows_of_a_batch(pair):
+    model, theirs = pair
+    cache, their_cache = both_caches(model, theirs)
+    stack = cache.decompose_resid()
+    their_stack = their_cache.decompose_resid()
+    for rows in (1, (0, 1), [1, 0]):
+        their_rows = their_stack
+        if model.config.norm == "none":
+            # without a norm theirs does not cut the components
+            their_rows = Slice(rows).apply(their_stack, dim=1)
+        same(
+            cache.logit_attrs(stack, 3, None, None, rows),
+            their_cache.logit_attrs(their_rows, 3, None, None, rows),
+        )
+        same(
+            cache.apply_ln_to_stack(stack, 1, False, None, rows),
+            their_cache.apply_ln_to_stack(their_rows, 1, False, None, rows),
+        )
+        one = cache.apply_slice_to_batch_dim(rows)
+        their_one = their_cache.apply_slice_to_batch_dim(rows)
+        assert one.has_batch_dim == their_one.has_batch_dim
+        same(one["z", 1], their_one["z", 1])
+    same(cache.stack_head_results(1), their_cache.stack_head_results(1))
+    heads = list(model.OV[0])
+    for ours, their in zip(heads, theirs.OV[0], strict=True):
+        same(ours.AB, their.AB)
 
 
 # ---- hooks

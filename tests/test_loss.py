@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tries import tries
 
 from mnemoscope.models import ModelConfig, forward, parameter_shapes
+from mnemoscope.models.activations import ACTIVATIONS
 from mnemoscope.models.rewrites import score_tables
 from mnemoscope.tasks import Bigrams, Example
 from mnemoscope.theory.induction import simplified_model
@@ -27,8 +28,10 @@ shapes = st.fixed_dictionaries(
         "n_layers": st.integers(1, 3),
         "d_mlp": st.sampled_from([0, 5]),
         "bias": st.booleans(),
-        "act": st.sampled_from(["relu", "linear"]),
+        "act": st.sampled_from(sorted(ACTIVATIONS)),
         "tied": st.booleans(),
+        "unembed_bias": st.booleans(),
+        "mlp_layers": st.sampled_from([None, (), (0,)]),
     }
 )
 
@@ -76,7 +79,7 @@ def both(config, params, example, still, few, dtype):
         ]
 
 
-THREE = {"d_model": 8, "n_layers": 3, "d_mlp": 5, "bias": True, "act": "relu", "tied": False}
+THREE = {"d_model": 8, "n_layers": 3, "d_mlp": 5, "bias": True, "act": "gelu", "tied": False}
 ONE = {"d_model": 3, "n_layers": 1, "d_mlp": 0, "bias": False, "act": "linear", "tied": True}
 
 
@@ -86,7 +89,8 @@ ONE = {"d_model": 3, "n_layers": 1, "d_mlp": 0, "bias": False, "act": "linear", 
 @example(ONE, 3, 0.1, True, True)
 @given(shapes, st.integers(0, 99), st.floats(0, 1), st.booleans(), st.booleans())
 def test_chunks_have_the_same_loss_and_gradient(shape, seed, share, few, freeze):
-    config = ModelConfig(n_heads=1, **shape)
+    on = shape.get("mlp_layers") if shape["d_mlp"] else None
+    config = ModelConfig(n_heads=1, **(shape | {"mlp_layers": on}))
     assert score_tables.SUPPORT.why_not(config) is None
     params, example = drawn(config, seed, share)
     still = {"pos_embed.W_pos", "blocks.0.attn.W_V"} if freeze else set()

@@ -17,7 +17,8 @@ from test_train import SMALL
 
 from mnemoscope.cli import profiling
 from mnemoscope.core.errors import UserError
-from mnemoscope.models.rewrites import pair_tables, score_tables, token_counts
+from mnemoscope.models.rewrites import gpu_kernel, pair_tables, score_tables, token_counts
+from mnemoscope.models.rewrites.choose import REWRITES
 from mnemoscope.report.profile_table import print_profile
 from mnemoscope.training import loss, profile
 from mnemoscope.training.step import (
@@ -132,8 +133,75 @@ def test_every_stage_takes_the_pass_that_training_takes(case, taken, monkeypatch
         assert used == {taken}, stage
 
 
-def test_a_profile_names_the_pass_and_why_not_the_others():
-    spec = goldens.CASES["bigrams, plain, two heads"]
+NO_QUERY = "Not token counts: no one token ends every sequence and asks."
+TOO_MANY = "Not pair tables: 65 tokens at 16 positions are 1040 pairs; tables pay up to 300."
+EARLY = "answers are read after earlier layers too"
+
+
+@pytest.mark.parametrize(
+    ("case", "lines"),
+    [
+        (
+            "bigrams, plain, two heads",
+            [
+                "Forward pass: plain.",
+                NO_QUERY,
+                TOO_MANY,
+                "Not score tables: n_heads=2 (allowed: 1).",
+            ],
+        ),
+        ("bigrams, score tables in chunks", ["Forward pass: score tables.", NO_QUERY, TOO_MANY]),
+        (
+            "permutation, pair tables",
+            [
+                "Forward pass: pair tables.",
+                NO_QUERY,
+                "Attention in the first layer: not the GPU kernel: there is no GPU.",
+                "Not score tables: pair tables come first.",
+            ],
+        ),
+        ("facts, token counts", ["Forward pass: token counts.", "Not pair tables: "]),
+        (
+            "hops, early readout, schedule, watched",
+            [
+                "Forward pass: plain, read after each layer.",
+                *(f"Not {rewrite.name}: {EARLY}." for rewrite in REWRITES),
+            ],
+        ),
+    ],
+)
+def test_a_profile_names_the_pass_and_why_not_the_others(case, lines):
+    said = passes_said(goldens.CASES[case])
+    for line in lines:
+        assert line in said
+    others = [line for line in lines if line.startswith("Not ")]
+    n_taken = 0 if "Forward pass: plain" in said else 1
+    assert said.count("Not ") == len(REWRITES) - n_taken >= len(others)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "why_not"),
+    [
+        ((64, 128, 128), None),
+        ((65, 32, 128), "65 pairs of a position and a token (allowed: up to 64)"),
+        ((45, 129, 128), "d_head=129 (allowed: up to 128)"),
+        ((45, 32, 100), "batch=100 (allowed: multiples of 64)"),
+    ],
+)
+def test_the_gpu_kernel_says_why_not(sizes, why_not, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert gpu_kernel.why_not(*sizes) == why_not
+    assert gpu_kernel.applies(*sizes) == (why_not is None)
+
+
+def test_a_profile_on_a_gpu_names_the_kernel(monkeypatch):
+    monkeypatch.setattr(gpu_kernel, "why_not", lambda *_: None)
+    said = passes_said(goldens.CASES["permutation, pair tables"])
+    assert "Attention in the first layer: the GPU kernel." in said
+
+
+def passes_said(spec):
+    """What a profile of this training says after its table."""
     found = profile.Profile(
         spec=spec,
         seeds=1,
@@ -142,14 +210,9 @@ def test_a_profile_names_the_pass_and_why_not_the_others():
         compile_seconds={"loss": 2.0},
     )
     out = io.StringIO()
-    print_profile(Console(file=out, width=80), "bigrams", found)
+    print_profile(Console(file=out, width=200), "title", found)
     said = " ".join(out.getvalue().split())
-    assert "Forward pass: plain." in said
-    assert "Not token counts: no one token ends every sequence and asks." in said
-    assert (
-        "Not pair tables: 65 tokens at 16 positions are 1040 pairs; tables pay up to 300." in said
-    )
-    assert "Not score tables: n_heads=2 (allowed: 1)." in said
+    return said[said.index("Forward pass") :]
 
 
 def test_a_profile_that_cannot_be(capsys):

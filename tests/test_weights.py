@@ -183,10 +183,10 @@ def test_what_is_not_there_is_one_line(kind, asked, message):
         "to_tokens",
         "tokenizer",
         "add_hook",
-        "reset_hooks",
+        "hooks",
         "cuda",
-        "eval",
-        "set_use_attn_result",
+        "train",
+        "set_use_attn_in",
         "load_state_dict",
     ],
 )
@@ -203,6 +203,7 @@ def test_parts_show_what_they_have():
     model = drawn(CONFIGS["plain"])
     assert repr(model.embed) == "<embed: W_E>"
     assert "attn" in dir(model.blocks[0])
-    assert not hasattr(model.blocks[0], "ln1")
+    assert "ln1" not in dir(model.blocks[0])
+    assert not hasattr(model.blocks[0], "ln3")
     np.testing.assert_array_equal(model.unembed.b_U, model.b_U)
     assert jnp.asarray(model(BATCH)).shape == (3, 4, VOCAB)

@@ -24,6 +24,7 @@ from mnemoscope.models.cached_sites import CachedSites, PosSlice, take
 from mnemoscope.models.hooks import sites_named
 from mnemoscope.models.norms import NORMS
 from mnemoscope.models.sites import SiteName
+from mnemoscope.models.transformer_lens_names import refuse_keywords
 
 Labeled = tuple[Array, list[str]]
 MODES = ("all", "attn", "mlp")
@@ -52,6 +53,21 @@ class Cache(CachedSites):
         self.trace = {name: jnp.squeeze(x, axis) for name, x in self.trace.items()}
         self.has_batch_dim = False
         return self
+
+    def apply_slice_to_batch_dim(self, batch_slice: PosSlice) -> "Cache":
+        """The cache of some rows of the batch.
+
+        Args:
+            batch_slice: The rows: one number (which takes the axis away), a row of them, a slice,
+                (start, stop) or None for all.
+        """
+        if batch_slice is None:
+            return Cache(self.model, self.trace, self.has_batch_dim)
+        self._check_batch(True)
+        axis = self.model.n_leading
+        trace = {name: take(x, batch_slice, axis) for name, x in self.trace.items()}
+        is_one = not isinstance(batch_slice, slice | tuple) and np.ndim(batch_slice) == 0
+        return Cache(self.model, trace, has_batch_dim=not is_one)
 
     # ---- the stream and its parts
 
@@ -161,7 +177,11 @@ class Cache(CachedSites):
         return (stack, labels) if return_labels else stack
 
     def get_neuron_results(
-        self, layer: int, neuron_slice: PosSlice = None, pos_slice: PosSlice = None
+        self,
+        layer: int,
+        neuron_slice: PosSlice = None,
+        pos_slice: PosSlice = None,
+        **other: Any,
     ) -> Array:
         """What every hidden unit of a layer adds to the stream, with the units before d_model.
 
@@ -169,7 +189,9 @@ class Cache(CachedSites):
             layer: The layer.
             neuron_slice: The units that are taken.
             pos_slice: The positions that are taken.
+            **other: What TransformerLens also takes is refused by name.
         """
+        refuse_keywords(other, "layer, neuron_slice, pos_slice")
         post = take(take(self["post", layer, "mlp"], pos_slice, -2), neuron_slice, -1)
         number = layer + self.model.config.n_layers if layer < 0 else layer
         w_out = self.model.parameter(f"blocks.{number}.mlp.W_out")
@@ -188,7 +210,9 @@ class Cache(CachedSites):
         return_labels: bool = False,
         incl_remainder: bool = False,
         apply_ln: bool = False,
+        *,
         mlp_input: bool = False,
+        **other: Any,
     ) -> Array | Labeled:
         """What every hidden unit of the layers before a layer added to the stream.
 
@@ -200,7 +224,9 @@ class Cache(CachedSites):
             incl_remainder: Whether all the rest of the stream comes last.
             apply_ln: Whether the results go through the norm of what receives them.
             mlp_input: Whether the layer's feed-forward part receives it.
+            **other: What TransformerLens also takes is refused by name.
         """
+        refuse_keywords(other, "pos_slice, neuron_slice, incl_remainder, apply_ln, mlp_input")
         stop = self.model.layers_before(layer, mlp_input)
         layers = [i for i in range(stop) if self.model.config.has_mlp(i)]
         neurons = np.atleast_1d(take(jnp.arange(self.model.config.d_mlp), neuron_slice, 0))
@@ -220,6 +246,7 @@ class Cache(CachedSites):
         apply_ln: bool = False,
         pos_slice: PosSlice = None,
         return_labels: bool = False,
+        **other: Any,
     ) -> Array | Labeled:
         """The whole stream before a layer: heads, hidden units, embeddings, and the sum of biases.
 
@@ -230,7 +257,9 @@ class Cache(CachedSites):
             apply_ln: Whether the parts go through the norm of what receives them.
             pos_slice: The positions that are taken.
             return_labels: Whether labels come too.
+            **other: What TransformerLens also takes is refused by name.
         """
+        refuse_keywords(other, "mlp_input, expand_neurons, apply_ln, pos_slice, return_labels")
         stop = self.model.layers_before(layer, mlp_input)
         self._check_is_sum()
         # in a parallel layer both parts receive the same stream
@@ -263,6 +292,7 @@ class Cache(CachedSites):
         layer: int | None = None,
         mlp_input: bool = False,
         pos_slice: PosSlice = None,
+        batch_slice: PosSlice = None,
         has_batch_dim: bool | None = None,
         recompute_ln: bool = False,
     ) -> Array:
@@ -273,14 +303,21 @@ class Cache(CachedSites):
             layer: The layer that receives the stream; -1 or None: the unembedding.
             mlp_input: Whether its feed-forward part does.
             pos_slice: The positions that were taken.
-            has_batch_dim: As in TransformerLens; the cache knows it.
+            batch_slice: The rows of the batch that are taken, of the components too.
+            has_batch_dim: Whether components have a batch axis; left out, as the cache has.
             recompute_ln: Whether each is measured for itself, and shifted, as if it were the
                 stream, instead of divided by what was cached.
         """
         config = self.model.config
         stop = self.model.layers_before(layer, mlp_input)
-        self._check_batch(has_batch_dim)
+        cache = self
         stack = jnp.asarray(residual_stack)
+        if batch_slice is None:
+            self._check_batch(has_batch_dim)
+        else:
+            cache = self.apply_slice_to_batch_dim(batch_slice)
+            if has_batch_dim is not False:
+                stack = take(stack, batch_slice, self.model.n_leading + 1)
         if config.norm != "pre":
             return stack
         name = f"blocks.{stop}.{'ln2' if mlp_input else 'ln1'}"
@@ -292,7 +329,7 @@ class Cache(CachedSites):
         if recompute_ln:
             scale = jnp.sqrt(jnp.square(stack).mean(axis=-1, keepdims=True) + config.norm_eps)
         else:
-            scale = self._fitting(take(self[f"{name}.hook_scale"], pos_slice, -2), stack)
+            scale = self._fitting(take(cache[f"{name}.hook_scale"], pos_slice, -2), stack)
         standard = stack / scale * self._fitting(self.model.parameter(f"{name}.w"), stack)
         if recompute_ln and kind.has_shift:
             standard = standard + self._fitting(self.model.parameter(f"{name}.b"), stack)
@@ -304,6 +341,7 @@ class Cache(CachedSites):
         tokens: Any,
         incorrect_tokens: Any = None,
         pos_slice: PosSlice = None,
+        batch_slice: PosSlice = None,
         has_batch_dim: bool | None = None,
     ) -> Array:
         """How much each component adds to the logit of a token, or to a difference of two logits.
@@ -316,10 +354,15 @@ class Cache(CachedSites):
             tokens: One token; or one for each row of the batch; or one for each row and position.
             incorrect_tokens: Those whose logits are subtracted.
             pos_slice: The positions that were taken.
-            has_batch_dim: As in TransformerLens; the cache knows it.
+            batch_slice: The rows of the batch that are taken, of the components too; tokens are
+                those of these rows.
+            has_batch_dim: Whether components have a batch axis; left out, as the cache has.
         """
         stack = self.apply_ln_to_stack(
-            residual_stack, pos_slice=pos_slice, has_batch_dim=has_batch_dim
+            residual_stack,
+            pos_slice=pos_slice,
+            batch_slice=batch_slice,
+            has_batch_dim=has_batch_dim,
         )
         directions = self.model.tokens_to_residual_directions(tokens)
         if incorrect_tokens is not None:
@@ -373,10 +416,13 @@ class Cache(CachedSites):
         """The parts of each layer's results (..., pos, part, d_model), and the rest of the stream,
         which gets a label of its own."""
         axis = self.model.n_leading
+        parts = [jnp.moveaxis(x, -2, axis) for x in results]
+        if parts and not incl_remainder:
+            return jnp.concatenate(parts, axis)
         stream = jnp.expand_dims(self._stream_before(stop, mlp_input), axis)
         # with no layers there are no parts, in the shape of the stream
         nothing = jnp.take(stream, np.array([], int), axis=axis)
-        stack = jnp.concatenate([nothing, *(jnp.moveaxis(x, -2, axis) for x in results)], axis)
+        stack = jnp.concatenate([nothing, *parts], axis)
         if not incl_remainder:
             return stack
         labels.append("remainder")

@@ -11,6 +11,7 @@ from mnemoscope.core.axes import Array
 from mnemoscope.core.errors import UserError, short
 from mnemoscope.models.shapes import heads_of_qkv
 from mnemoscope.models.sites import SPLIT_INPUTS, SiteName, full_site_name
+from mnemoscope.models.transformer_lens_names import CACHE, refuse
 from mnemoscope.models.weights import Weights
 
 # one position (which takes the axis away), a row of them, a slice, or (start, stop)
@@ -46,6 +47,9 @@ class CachedSites(Mapping[str, Array]):
             return self._copies_of_stream(block, last)
         raise UserError(f"{full!r} was not cached; allowed: {', '.join(self.trace)}")
 
+    def __getattr__(self, name: str) -> Any:
+        return refuse(CACHE, type(self).__name__, name)
+
     def __contains__(self, name: object) -> bool:
         try:
             self[name]  # pyright: ignore[reportArgumentType] (what is no name is not in it)
@@ -62,6 +66,21 @@ class CachedSites(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self.trace)
+
+    @property
+    def cache_dict(self) -> dict[str, Array]:
+        """The sites by full name."""
+        return dict(self.trace)
+
+    @property
+    def has_embed(self) -> bool:
+        """Whether the embeddings of tokens are here."""
+        return "hook_embed" in self.trace
+
+    @property
+    def has_pos_embed(self) -> bool:
+        """Whether those of positions are."""
+        return "hook_pos_embed" in self.trace
 
     def __repr__(self) -> str:
         names = list(self.trace)

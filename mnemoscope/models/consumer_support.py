@@ -40,7 +40,7 @@ class Support:
             raise UserError(f"{self.consumer} has no {why_not}")
 
     def _refused(self, config: ModelConfig) -> Iterator[str]:
-        for name, field in ModelConfig.model_fields.items():
+        for name, field in type(config).model_fields.items():
             if name in ModelConfig.sizes or not _matters(config, name):
                 continue
             value = getattr(config, name)

@@ -7,6 +7,7 @@ low rank: norms, singular values and eigenvalues are taken of the factors. All n
 those of TransformerLens's FactoredMatrix.
 """
 
+from collections.abc import Iterator
 from typing import Any, Union
 
 import jax
@@ -83,6 +84,18 @@ class FactoredMatrix:
     def ndim(self) -> int:
         """Axes, the leading ones too."""
         return self.A.ndim
+
+    @property
+    def has_leading_dims(self) -> bool:
+        """Whether axes stand before rows and columns."""
+        return self.ndim > 2
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator["FactoredMatrix"]:
+        """Parts along the first axis, as `[i]` takes them."""
+        return (self[i] for i in range(len(self)))
 
     def __repr__(self) -> str:
         return f"<FactoredMatrix of shape {self.shape}, hidden dimension {self.mdim}>"

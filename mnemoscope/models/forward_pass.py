@@ -31,10 +31,14 @@ from mnemoscope.models.attention_kinds import ATTENTION
 from mnemoscope.models.config import ModelConfig
 from mnemoscope.models.edits import Intervention, recorder
 from mnemoscope.models.norms import NORMS
-from mnemoscope.models.positions import rotate, sinusoids
+from mnemoscope.models.positions import POSITIONS
 from mnemoscope.models.shapes import heads_of_qkv
 
 Site = Callable[[str, Array], Array]
+# what queries, keys and values are made from
+Received = tuple[
+    Float[Array, "pos d_model"], Float[Array, "pos d_model"], Float[Array, "pos d_model"]
+]
 
 
 def forward(
@@ -71,6 +75,18 @@ def unembed(
     return _unembed(_Pass(config, params, lambda _, x: x), x)
 
 
+def unembedding(config: ModelConfig, params: Params) -> Float[Array, "d_model vocab"]:
+    """The matrix that reads logits off the stream.
+
+    Args:
+        config: The model.
+        params: Its parameters by name.
+    """
+    if config.tied:
+        return jnp.asarray(params["embed.W_E"]).T
+    return jnp.asarray(params["unembed.W_U"])
+
+
 def read_out(
     config: ModelConfig, params: Params, x: Float[Array, "row d_model"]
 ) -> Float[Array, "row vocab"]:
@@ -103,6 +119,40 @@ def early_logits(
     _, trace = forward(config, params, tokens, edits)
     streams = [trace[f"blocks.{layer}.hook_resid_post"] for layer in range(config.n_layers)]
     return jnp.stack([unembed(config, params, x) for x in streams])
+
+
+def run_part(
+    config: ModelConfig, params: Params, name: str, *inputs: Array
+) -> Float[Array, "pos out"]:
+    """What one part of a model makes of what it receives, for one sequence and without edits.
+
+    Args:
+        config: The model.
+        params: Its parameters by name.
+        name: `embed`, `pos_embed`, `unembed`, `ln_final`, `blocks.0`, or, in a block, `attn`,
+            `mlp`, `ln1` or `ln2`.
+        *inputs: Tokens for the first two; else streams (pos, d_model), which `attn` and `mlp`
+            receive after the norm. `attn` takes one for queries, keys and values together or one
+            for each.
+    """
+    n_pos = inputs[0].shape[0]
+    run = _Pass(config, params, lambda _, x: x, may_see=_may_see(config, n_pos))
+    block, _, last = name.rpartition(".")
+    if last == "embed":
+        return _embedding(run, inputs[0])
+    if last == "pos_embed":
+        added = POSITIONS[config.positions].added
+        return jnp.zeros((n_pos, config.d_model)) if added is None else added(config, params, n_pos)
+    if last == "unembed":
+        return _product_with_unembedding(run, inputs[0])
+    if last == "attn":
+        q, k, v = inputs if len(inputs) == 3 else (inputs[0],) * 3
+        return _heads(run, block, (q, k, v), q)
+    if last == "mlp":
+        return _hidden_units(run, block, inputs[0])
+    if last in ("ln1", "ln2", "ln_final"):
+        return _norm(run, name, inputs[0]) if f"{name}.w" in params else inputs[0]
+    return _layer(run, int(last), inputs[0])
 
 
 # ---- what every part of a pass needs to know
@@ -171,12 +221,15 @@ def _center_and_measure(
 
 def _embed(run: _Pass, tokens: Tokens) -> Float[Array, "pos d_model"]:
     n_pos = tokens.shape[0]
-    x = run.site("hook_embed", jnp.asarray(run.params["embed.W_E"])[tokens])
-    if run.config.positions == "learned":
-        return x + run.site("hook_pos_embed", jnp.asarray(run.params["pos_embed.W_pos"])[:n_pos])
-    if run.config.positions == "sinusoidal":
-        return x + run.site("hook_pos_embed", sinusoids(n_pos, run.config.d_model))
-    return x
+    x = run.site("hook_embed", _embedding(run, tokens))
+    added = POSITIONS[run.config.positions].added
+    if added is None:
+        return x
+    return x + run.site("hook_pos_embed", added(run.config, run.params, n_pos))
+
+
+def _embedding(run: _Pass, tokens: Tokens) -> Float[Array, "pos d_model"]:
+    return jnp.asarray(run.params["embed.W_E"])[tokens]
 
 
 def _layer(run: _Pass, layer: int, x: Float[Array, "pos d_model"]) -> Float[Array, "pos d_model"]:
@@ -207,12 +260,21 @@ def _attention(
     run: _Pass, block: str, x: Float[Array, "pos d_model"]
 ) -> Float[Array, "pos d_model"]:
     """What a layer's heads add to the stream x."""
+    seen = _norm(run, f"{block}.ln1", x) if run.config.norm == "pre" else x
+    return _heads(run, block, (seen, seen, seen), x)
+
+
+def _heads(
+    run: _Pass, block: str, seen: Received, x: Float[Array, "pos d_model"]
+) -> Float[Array, "pos d_model"]:
+    """What a layer's heads make of what their queries, keys and values are made from; x is the
+    stream before its norm."""
     config = run.config
     site = run.site
     attn = f"{block}.attn"
     kind = ATTENTION[config.attention]
     assert run.may_see is not None
-    q, k, v = _queries_keys_values(run, block, x)
+    q, k, v = _queries_keys_values(run, block, seen, x)
     scores = jnp.einsum("phe,khe->hpk", q, k) * (config.d_head**-0.5 if kind.is_scaled else 1.0)
     scores = site(f"{attn}.hook_attn_scores", jnp.where(run.may_see, scores, kind.hidden))
     pattern = site(f"{attn}.hook_pattern", kind.pattern(scores))
@@ -229,25 +291,23 @@ def _attention(
 
 
 def _queries_keys_values(
-    run: _Pass, block: str, x: Float[Array, "pos d_model"]
+    run: _Pass, block: str, seen: Received, x: Float[Array, "pos d_model"]
 ) -> list[Float[Array, "pos head d_head"]]:
     """Queries, keys and values of a layer, one of each for every head."""
     config = run.config
     site = run.site
     attn = f"{block}.attn"
-    seen = _norm(run, f"{block}.ln1", x) if config.norm == "pre" else x
     found = {}
-    for name, heads in heads_of_qkv(config).items():
+    for (name, heads), read in zip(heads_of_qkv(config).items(), seen, strict=True):
         letter = name.lower()
-        mapped = jnp.einsum("pd,hde->phe", seen, run.params[f"{attn}.W_{name}"])
+        mapped = jnp.einsum("pd,hde->phe", read, run.params[f"{attn}.W_{name}"])
         if f"{block}.hook_{letter}_input" in run.edited:
             mapped = mapped + _change_by_split_input(run, block, name, heads, x)
         found[name] = site(f"{attn}.hook_{letter}", mapped + run.bias(f"{attn}.b_{name}", 3))
-    if config.positions == "rotary":
-        how = (config.rotary_dim, config.rotary_base, config.rotary_adjacent_pairs)
+    turned = POSITIONS[config.positions].turned
+    if turned is not None:
         for name in "QK":
-            turned = rotate(found[name], *how)
-            found[name] = site(f"{attn}.hook_rot_{name.lower()}", turned)
+            found[name] = site(f"{attn}.hook_rot_{name.lower()}", turned(config, found[name]))
     # every key-value head serves a group of heads
     group = config.n_heads // config.n_key_value_heads
     k = jnp.repeat(found["K"], group, axis=1)
@@ -276,12 +336,19 @@ def _feed_forward(
     run: _Pass, block: str, x: Float[Array, "pos d_model"]
 ) -> Float[Array, "pos d_model"]:
     """What a layer's hidden units add to the stream x."""
+    seen = _norm(run, f"{block}.ln2", x) if run.config.norm == "pre" else x
+    return _hidden_units(run, block, seen)
+
+
+def _hidden_units(
+    run: _Pass, block: str, seen: Float[Array, "pos d_model"]
+) -> Float[Array, "pos d_model"]:
+    """What a layer's hidden units make of what they receive."""
     config = run.config
     site = run.site
     params = run.params
     mlp = f"{block}.mlp"
     act = ACTIVATIONS[config.act]
-    seen = _norm(run, f"{block}.ln2", x) if config.norm == "pre" else x
     into = seen @ params[f"{mlp}.W_in"]
     b_in = run.bias(f"{mlp}.b_in", 2)
     if config.gated_mlp:
@@ -301,5 +368,4 @@ def _unembed(run: _Pass, x: Float[Array, "pos d_model"]) -> Logits:
 
 
 def _product_with_unembedding(run: _Pass, x: Float[Array, "pos d_model"]) -> Logits:
-    w_u = run.params["embed.W_E"].T if run.config.tied else run.params["unembed.W_U"]
-    return x @ w_u + run.bias("unembed.b_U", 2)
+    return x @ unembedding(run.config, run.params) + run.bias("unembed.b_U", 2)

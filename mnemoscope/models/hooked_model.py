@@ -1,8 +1,7 @@
 """What models do with prompts, in TransformerLens's words: one model, or a stack of them."""
 
 from collections.abc import Iterable
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -13,47 +12,22 @@ from mnemoscope.core.errors import UserError, short, unknown
 from mnemoscope.models.activation_cache import Cache
 from mnemoscope.models.batched_pass import run_pass
 from mnemoscope.models.edits import Edit, Intervention
-from mnemoscope.models.hooks import hooks_at
+from mnemoscope.models.hooks import HookPoint, hooks_at, sites_named
 from mnemoscope.models.next_token import continued, next_token_loss
 from mnemoscope.models.prompts import check_row, check_rows
-from mnemoscope.models.transformer_lens_config import NoSuchNameError
+from mnemoscope.models.sites import held_for
+from mnemoscope.models.transformer_lens_names import (
+    MODEL,
+    NO_PRETRAINED,
+    refuse,
+    refuse_keywords,
+)
 from mnemoscope.models.weights import Weights
 
 Edits = Intervention | Iterable[Intervention]
 RETURN_TYPES = ("logits", "loss", "both", None)
-_TEXT = "prompts are rows of token numbers; mnemoscope.models.language reads tokenizers"
-_STAYS = "no hook stays on a model; run_with_hooks(tokens, fwd_hooks=[...]) takes those of one run"
-_ALWAYS = "all sites are cached, results of heads too; cache['q_input', 0] is there as well"
-_NO_MODE = "a model has no mode and no device of its own; JAX places arrays"
-# what a HookedTransformer has and a model of ours does without, with what to do instead
-ELSEWHERE = MappingProxyType(
-    {
-        "to_tokens": _TEXT,
-        "to_string": _TEXT,
-        "to_str_tokens": _TEXT,
-        "to_single_token": _TEXT,
-        "to_single_str_token": _TEXT,
-        "tokenizer": _TEXT,
-        "set_tokenizer": _TEXT,
-        "hooks": _STAYS,
-        "add_hook": _STAYS,
-        "add_perma_hook": _STAYS,
-        "reset_hooks": _STAYS,
-        "hook_dict": "model.config.sites() has every site's name and axes",
-        "set_use_attn_result": _ALWAYS,
-        "set_use_split_qkv_input": _ALWAYS,
-        "set_use_attn_in": _ALWAYS,
-        "set_use_hook_mlp_in": _ALWAYS,
-        "to": _NO_MODE,
-        "cpu": _NO_MODE,
-        "cuda": _NO_MODE,
-        "eval": _NO_MODE,
-        "train": _NO_MODE,
-        "parameters": "model.params has every parameter by name",
-        "load_state_dict": "mnemoscope.exchange.read_transformer_lens reads models",
-        "from_pretrained": "mnemoscope.models.language.read_model reads language models",
-    }
-)
+# the sites that are in no layer and in no part
+SITES_AT_THE_ENDS = ("hook_embed", "hook_pos_embed")
 
 
 class Hooked(Weights):
@@ -65,9 +39,9 @@ class Hooked(Weights):
     """
 
     def __getattr__(self, name: str) -> Any:
-        if name in ELSEWHERE:
-            raise NoSuchNameError(f"no {name!r} here: {ELSEWHERE[name]}")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name in SITES_AT_THE_ENDS and name in self.config.sites():
+            return HookPoint(name)
+        return refuse(MODEL, type(self).__name__, name)
 
     def __call__(
         self,
@@ -86,7 +60,7 @@ class Hooked(Weights):
             loss_per_token: Whether the loss is that of each token instead of the mean.
             **other: What TransformerLens also takes is refused by name.
         """
-        _refuse(other, "return_type, loss_per_token, edits")
+        refuse_keywords(other, "return_type, loss_per_token, edits")
         tokens = self.check_rows(tokens)
         _check_return_type(return_type)
         logits, _ = self._run(tokens, as_edits(edits), names=())
@@ -112,13 +86,16 @@ class Hooked(Weights):
             return_type: `logits`; `loss`, that of the next token; `both`; or None for neither.
             **other: What TransformerLens also takes is refused by name.
         """
-        _refuse(other, "edits, names_filter, remove_batch_dim, return_type")
+        refuse_keywords(other, "edits, names_filter, remove_batch_dim, return_type")
         tokens = self.check_rows(tokens)
         _check_return_type(return_type)
-        logits, trace = self._run(tokens, as_edits(edits), names=None)
+        edits = as_edits(edits)
+        names = None if names_filter is None else sites_named(self.config, names_filter)
+        held = None if names is None else held_for(names, {edit.site for edit in edits})
+        logits, trace = self._run(tokens, edits, held)
         cache = Cache(self, trace, has_batch_dim=tokens.ndim == 2)
-        if names_filter is not None:
-            cache = cache.only(names_filter)
+        if names is not None:
+            cache = cache.only(list(names))
         if remove_batch_dim:
             cache = cache.remove_batch_dim()
         return self._returned(logits, tokens, return_type), cache
@@ -148,7 +125,7 @@ class Hooked(Weights):
             edits: Edits besides, which come first.
             **other: What TransformerLens also takes is refused by name.
         """
-        _refuse(other, "return_type, fwd_hooks, loss_per_token, edits")
+        refuse_keywords(other, "return_type, fwd_hooks, loss_per_token, edits")
         tokens = self.check_rows(tokens)
         _check_return_type(return_type)
         if any(isinstance(x, Tracer) for x in (tokens, *self.params.values())):
@@ -177,7 +154,7 @@ class Hooked(Weights):
             key: What draws are made from, as by `jax.random.key(0)`.
             **other: What TransformerLens also takes is refused by name.
         """
-        _refuse(other, "max_new_tokens, temperature, key")
+        refuse_keywords(other, "max_new_tokens, temperature, key")
         tokens = self.check_rows(tokens)
         self._check_generation(tokens.shape[-1], max_new_tokens, temperature, key)
         keys = jax.random.key(0) if key is None else key
@@ -197,14 +174,16 @@ class Hooked(Weights):
             run = jax.vmap(run, in_axes=(0, None, 0))
         return run(self.params, tokens, keys)
 
-    def loss_fn(self, logits: Array, tokens: Any, per_token: bool = False) -> Array:
+    def loss_fn(self, logits: Array, tokens: Any, per_token: bool = False, **other: Any) -> Array:
         """The loss of the next token, in nats.
 
         Args:
             logits: The model's, after every token.
             tokens: The prompts.
             per_token: Whether it is that of each token instead of the mean.
+            **other: What TransformerLens also takes is refused by name.
         """
+        refuse_keywords(other, "per_token")
         tokens = self.check_rows(tokens)
         self._check_answers_are_tokens("a loss of the next token")
         expected = (*self._in_front(tokens), tokens.shape[-1], self.d_vocab)
@@ -225,6 +204,40 @@ class Hooked(Weights):
         """One prompt or a batch of them as an array, or an error that says what they may be."""
         self._check_seeds()
         return check_rows(tokens, self.d_vocab, self.n_ctx)
+
+    # ---- what TransformerLens's words ask for, and is so already
+
+    @property
+    def hook_dict(self) -> dict[str, HookPoint]:
+        """Every site by its full name."""
+        return {name: HookPoint(name) for name in self.config.sites()}
+
+    def hook_points(self) -> list[HookPoint]:
+        """Every site, in the order of the computation."""
+        return list(self.hook_dict.values())
+
+    def eval(self) -> "Hooked":
+        """The model itself, which has no other mode."""
+        return self
+
+    def reset_hooks(self, *_: Any, **__: Any) -> None:
+        """Nothing: no hook stays on a model."""
+
+    def set_use_attn_result(self, use_attn_result: bool) -> None:
+        """Nothing: what each head adds is cached anyway."""
+
+    def set_use_split_qkv_input(self, use_split_qkv_input: bool) -> None:
+        """Nothing: the sites `hook_q_input`, `hook_k_input` and `hook_v_input` are there anyway."""
+
+    @classmethod
+    def from_pretrained(cls, *_: Any, **__: Any) -> NoReturn:
+        """Refused: models are read from folders."""
+        raise UserError(NO_PRETRAINED)
+
+    @classmethod
+    def from_pretrained_no_processing(cls, *_: Any, **__: Any) -> NoReturn:
+        """Refused: models are read from folders."""
+        raise UserError(NO_PRETRAINED)
 
     # ---- what these share
 
@@ -294,6 +307,10 @@ def as_edits(edits: Any) -> tuple[Intervention, ...]:
     """
     if isinstance(edits, Edit):
         return (edits,)
+    if isinstance(edits, str):
+        raise UserError(f"{edits!r} is no edit; allowed: return_type={edits!r}, by its name")
+    if not isinstance(edits, Iterable):
+        raise UserError(f"{short(edits)} is no edit; allowed: one edit or several")
     found = tuple(edits)
     for each in found:
         if not isinstance(each, Intervention):
@@ -307,11 +324,3 @@ def as_edits(edits: Any) -> tuple[Intervention, ...]:
 def _check_return_type(return_type: str | None) -> None:
     if return_type not in RETURN_TYPES:
         raise UserError(unknown("return_type", return_type, RETURN_TYPES))
-
-
-def _refuse(other: dict[str, Any], allowed: str) -> None:
-    """Raise for keywords that TransformerLens takes here and we do not."""
-    if "bwd_hooks" in other:
-        raise UserError("no bwd_hooks; allowed: jax.grad of a function of an edit's value")
-    for name in other:
-        raise UserError(f"no keyword {name!r}; allowed: {allowed}")

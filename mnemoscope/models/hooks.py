@@ -21,6 +21,7 @@ import numpy as np
 from mnemoscope.core.axes import Array
 from mnemoscope.core.errors import UserError, short, unknown
 from mnemoscope.models.sites import HasSites, SiteName, full_site_name
+from mnemoscope.models.transformer_lens_names import HOOK_POINT, refuse
 
 NameOrFilter = SiteName | Callable[[str], bool]
 HookFunction = Callable[..., Any]
@@ -39,6 +40,9 @@ class HookPoint:
         if first != "blocks":
             raise UserError(f"the site {self.name!r} is in no layer; allowed: those of blocks")
         return int(rest[0])
+
+    def __getattr__(self, name: str) -> Any:
+        return refuse(HOOK_POINT, type(self).__name__, name)
 
 
 class HookValue(np.ndarray):

@@ -4,6 +4,9 @@
 
 To add one, add it here. The forward pass then has it, and whatever reads models in a way of its own
 (`mnemoscope.models.consumer_support`) refuses it by name until it says that it can.
+
+Where norms stand, `ModelConfig.norm` with none, pre and post, is no row of a table: it is the
+structure of a layer and of the read-out, and stands in `forward_pass`, `sites` and `shapes`.
 """
 
 from typing import NamedTuple

@@ -1,23 +1,38 @@
 """How a model knows where a token stands, by the names that `ModelConfig.positions` has for it.
 
-To add one, add it here. The forward pass then has it, and whatever reads models in a way of its own
-(`mnemoscope.models.consumer_support`) refuses it by name until it says that it can.
+    x_0 = embedding + added         queries, keys <- turned(queries), turned(keys)
+
+To add one, add it here. The forward pass, its sites and its parameters then have it, and whatever
+reads models in a way of its own (`mnemoscope.models.consumer_support`) refuses it by name until it
+says that it can.
 """
 
-from types import MappingProxyType
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
 
-from mnemoscope.core.axes import Array, Float
+from mnemoscope.core.axes import Array, Float, Params
 
-POSITIONS = MappingProxyType(
-    {
-        "learned": "a trained vector for each position, added to the embedding",
-        "none": "no positions: a sequence is a bag of tokens with a last one",
-        "rotary": "queries and keys are rotated by angles that grow with the position",
-        "sinusoidal": "fixed sines and cosines of the position, added to the embedding",
-    }
-)
+if TYPE_CHECKING:
+    from mnemoscope.models.config import ModelConfig
+
+Added = Callable[["ModelConfig", Params, int], Float[Array, "pos d_model"]]
+Turned = Callable[
+    ["ModelConfig", Float[Array, "pos heads d_head"]], Float[Array, "pos heads d_head"]
+]
+
+
+class PositionKind(NamedTuple):
+    """What positions change, and where."""
+
+    added: Added | None = None
+    """What is added to the embedding, from the model, its parameters and how many positions there
+    are; None: nothing."""
+    turned: Turned | None = None
+    """What becomes of queries and of keys; None: they stay."""
+    has_table: bool = False
+    """Whether there is a parameter `pos_embed.W_pos`, a row for each position."""
 
 
 def sinusoids(n_pos: int, d_model: int) -> Float[Array, "pos d_model"]:
@@ -71,3 +86,29 @@ def rotate(
         turned = jnp.stack([new_first, new_second], axis=-1).reshape(turned.shape)
         return jnp.concatenate([turned, rest], axis=-1)
     return jnp.concatenate([new_first, new_second, rest], axis=-1)
+
+
+def _rows_of_table(
+    config: "ModelConfig", params: Params, n_pos: int
+) -> Float[Array, "pos d_model"]:
+    return jnp.asarray(params["pos_embed.W_pos"])[:n_pos]
+
+
+def _waves(config: "ModelConfig", params: Params, n_pos: int) -> Float[Array, "pos d_model"]:
+    return sinusoids(n_pos, config.d_model)
+
+
+def _rotated(
+    config: "ModelConfig", x: Float[Array, "pos heads d_head"]
+) -> Float[Array, "pos heads d_head"]:
+    return rotate(x, config.rotary_dim, config.rotary_base, config.rotary_adjacent_pairs)
+
+
+# a trained vector for each position; nothing, so that a sequence is a bag of tokens with a last
+# one; angles that grow with the position; fixed sines and cosines of it
+POSITIONS: dict[str, PositionKind] = {
+    "learned": PositionKind(added=_rows_of_table, has_table=True),
+    "none": PositionKind(),
+    "rotary": PositionKind(turned=_rotated),
+    "sinusoidal": PositionKind(added=_waves),
+}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.models.norms import NORMS
+from mnemoscope.models.positions import POSITIONS
 
 if TYPE_CHECKING:
     from mnemoscope.models.config import ModelConfig
@@ -34,7 +35,7 @@ def parameter_shapes(
             f"but there are {n_out} answers"
         )
     shapes: Shapes = {"embed.W_E": (d_vocab, d_model)}
-    if config.positions == "learned":
+    if POSITIONS[config.positions].has_table:
         shapes["pos_embed.W_pos"] = (n_ctx, d_model)
     for layer in range(config.n_layers):
         block = f"blocks.{layer}"

@@ -5,9 +5,11 @@ them, and a trace holds what each was, after edits.
 """
 
 import re
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.models.positions import POSITIONS
 
 if TYPE_CHECKING:
     from mnemoscope.models.config import ModelConfig
@@ -50,7 +52,7 @@ class HasSites(Protocol):
 def site_axes(config: "ModelConfig") -> Sites:
     """Every site's name and axes, in the order of the computation."""
     sites: Sites = {"hook_embed": "pos d_model"}
-    if config.positions in ("learned", "sinusoidal"):
+    if POSITIONS[config.positions].added is not None:
         sites["hook_pos_embed"] = "pos d_model"
     for layer in range(config.n_layers):
         block = f"blocks.{layer}"
@@ -74,6 +76,22 @@ def recorded_sites(config: "ModelConfig") -> tuple[str, ...]:
     return tuple(name for name in site_axes(config) if not name.endswith(SPLIT_INPUTS))
 
 
+def held_for(names: Iterable[str], edited: Collection[str]) -> tuple[str, ...]:
+    """The sites that a trace has to hold to answer for some: of what heads read, unless it was
+    edited, the stream.
+
+    Args:
+        names: The full names of the sites that are asked for.
+        edited: Those of the sites that are edited.
+    """
+    held = {}
+    for name in names:
+        block, _, last = name.rpartition(".")
+        is_copy = last in SPLIT_INPUTS and name not in edited
+        held[f"{block}.hook_resid_pre" if is_copy else name] = None
+    return tuple(held)
+
+
 def _norm_sites(name: str) -> Sites:
     # what a norm's weights receive, as in TransformerLens since version 3: before, a layer norm's
     # `hook_normalized` was what it hands on
@@ -91,7 +109,7 @@ def _attention_sites(config: "ModelConfig", block: str) -> Sites:
         sites |= _norm_sites(f"{block}.ln1")
     for name in "qkv":
         sites[f"{attn}.hook_{name}"] = f"pos {heads[name]} d_head"
-    if config.positions == "rotary":
+    if POSITIONS[config.positions].turned is not None:
         for name in "qk":
             sites[f"{attn}.hook_rot_{name}"] = f"pos {heads[name]} d_head"
     sites[f"{attn}.hook_attn_scores"] = "head pos key_pos"

@@ -13,10 +13,12 @@ import numpy as np
 
 from mnemoscope.core import notebook
 from mnemoscope.core.axes import Array, Logits, Params, Tokens
+from mnemoscope.core.errors import UserError
 from mnemoscope.models.config import Init, ModelConfig
 from mnemoscope.models.edits import Intervention
 from mnemoscope.models.forward_pass import forward
 from mnemoscope.models.hooked_model import Hooked
+from mnemoscope.models.positions import POSITIONS
 from mnemoscope.models.shapes import parameter_shapes
 
 
@@ -49,6 +51,13 @@ class Transformer(Hooked):
         Put a stream in at `hook_embed`, and it goes on from there.
         """
         config = self.config
+        kind = POSITIONS[config.positions]
+        is_in_stream = kind.turned is None
+        if kind.added is not None and not is_in_stream:
+            raise UserError(
+                f"positions={config.positions!r} stand in the stream and turn what heads read of "
+                "it; allowed for later layers alone: one of the two"
+            )
 
         def still(layers: tuple[int, ...] | None) -> tuple[int, ...] | None:
             return None if layers is None else tuple(i - layer for i in layers if i >= layer)
@@ -58,8 +67,8 @@ class Transformer(Hooked):
                 "n_layers": config.n_layers - layer,
                 "attn_layers": still(config.attn_layers),
                 "mlp_layers": still(config.mlp_layers),
-                # a stream has its positions already
-                "positions": "rotary" if config.positions == "rotary" else "none",
+                # a stream has its positions already, but heads turn what they read of it
+                "positions": "none" if is_in_stream else config.positions,
                 "n_ctx": self.n_ctx,
                 # what training did with parameters does not matter, and may name earlier layers
                 "frozen": (),

@@ -16,6 +16,7 @@ from mnemoscope.core.axes import Array, Float, Params
 from mnemoscope.core.errors import UserError, short, unknown
 from mnemoscope.models.config import ModelConfig
 from mnemoscope.models.factored_matrix import FactoredMatrix, composition_scores
+from mnemoscope.models.parts import Blocks, Part
 from mnemoscope.models.prompts import row_of
 from mnemoscope.models.shapes import heads_of_qkv
 from mnemoscope.models.transformer_lens_config import LensConfig, NoSuchNameError
@@ -100,6 +101,11 @@ class Weights:
                 "positions='learned'"
             )
         return jnp.asarray(self.params["pos_embed.W_pos"])
+
+    @property
+    def W_E_pos(self) -> Float[Array, "*seed both d_model"]:
+        """Embeddings of tokens, and below them those of positions."""
+        return jnp.concatenate([self.W_E, self.W_pos], axis=-2)
 
     @property
     def W_U(self) -> Float[Array, "*seed d_model out"]:
@@ -245,27 +251,27 @@ class Weights:
     # ---- parameters by their names
 
     @property
-    def blocks(self) -> tuple["Part", ...]:
+    def blocks(self) -> Blocks:
         """The layers: `model.blocks[0].attn.W_Q`."""
-        return tuple(Part(self, f"blocks.{i}") for i in range(self.config.n_layers))
+        return Blocks(Part(self, f"blocks.{i}") for i in range(self.config.n_layers))
 
     @property
-    def embed(self) -> "Part":
+    def embed(self) -> Part:
         """`model.embed.W_E`."""
         return Part(self, "embed")
 
     @property
-    def pos_embed(self) -> "Part":
+    def pos_embed(self) -> Part:
         """`model.pos_embed.W_pos`."""
         return Part(self, "pos_embed")
 
     @property
-    def ln_final(self) -> "Part":
+    def ln_final(self) -> Part:
         """`model.ln_final.w`."""
         return Part(self, "ln_final")
 
     @property
-    def unembed(self) -> "Part":
+    def unembed(self) -> Part:
         """`model.unembed.W_U`."""
         return Part(self, "unembed")
 
@@ -328,36 +334,3 @@ class Weights:
             raise UserError("this model has no W_gate; allowed: gated_mlp=True")
         values = [self.parameter(f"blocks.{layer}.{name}") for layer in layers]
         return jnp.stack(values, axis=self.n_leading)
-
-
-class Part:
-    """A part of a model, whose parameters are its attributes."""
-
-    def __init__(self, weights: Weights, name: str):
-        """A part of some weights.
-
-        Args:
-            weights: The model.
-            name: What the names of its parameters begin with.
-        """
-        self._weights = weights
-        self._name = name
-
-    def __repr__(self) -> str:
-        return f"<{self._name}: {', '.join(self._names())}>"
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *(name.partition(".")[0] for name in self._names())})
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        full = f"{self._name}.{name}"
-        if any(each.startswith(f"{full}.") for each in self._weights.params):
-            return Part(self._weights, full)
-        return self._weights.parameter(full)
-
-    def _names(self) -> list[str]:
-        """The parameters in this part, without what they all begin with."""
-        start = f"{self._name}."
-        return [name.removeprefix(start) for name in self._weights.params if name.startswith(start)]

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int
+from mnemoscope.core.errors import UserError
 from mnemoscope.models import Transformer
 from mnemoscope.tasks import Permutation
 
@@ -24,6 +25,11 @@ def mean_pattern(
         tokens: the sequences.
         layer: whose pattern it is.
     """
+    if not model.config.has_attn(layer):
+        raise UserError(
+            f"layer {layer} has no attention; allowed: one of attn_layers="
+            f"{model.config.attn_layers}"
+        )
 
     def pattern(row: Array) -> Array:
         return model.run_with_trace(row)[1][f"blocks.{layer}.attn.hook_pattern"]

@@ -16,10 +16,51 @@ import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Bool, Float, Int, Key, Shaped
-from mnemoscope.models import Transformer
+from mnemoscope.core.errors import UserError
+from mnemoscope.models import ModelConfig, Transformer
+from mnemoscope.models.consumer_support import ANY, Support
+from mnemoscope.models.forward_pass import unembedding
 from mnemoscope.tasks import Bigrams
 
 KEY = 2**31 - 3
+
+# logits are the sum of what parts add where no norm stands before the unembedding
+SUPPORT = Support(
+    "the reader of noise",
+    {
+        "bias": ANY,
+        "unembed_bias": ANY,
+        "tied": ANY,
+        "act": ANY,
+        "gated_mlp": ANY,
+        "parallel_attn_mlp": ANY,
+        "attn_layers": ANY,
+        "mlp_layers": ANY,
+        "attention": ANY,
+        "causal": ANY,
+        "d_head": ANY,
+        "n_key_value_heads": ANY,
+        "positions": ANY,
+        "rotary_dim": ANY,
+        "rotary_base": ANY,
+        "rotary_adjacent_pairs": ANY,
+    },
+)
+
+
+def require_parts(config: ModelConfig) -> None:
+    """Raise unless the parts of a model can be read apart, its last layer's attention among them.
+
+    Args:
+        config: The model.
+    """
+    SUPPORT.require(config)
+    last = config.n_layers - 1
+    if not config.has_attn(last):
+        raise UserError(
+            f"the reader of noise reads attention in the last layer, {last}, got "
+            f"attn_layers={config.attn_layers}"
+        )
 
 
 class _Asked(NamedTuple):
@@ -41,6 +82,7 @@ def distraction(task: Bigrams, model: Transformer, sample: int) -> dict[str, Flo
         model: what is read.
         sample: how many sequences.
     """
+    require_parts(model.config)
     keys = jax.random.split(jax.random.key(KEY), sample)
     clean = task.model_copy(update={"noise": 0.0})
     found = _answers_and_margins(task, model, _drawn(clean, keys))
@@ -70,7 +112,7 @@ def _answers_and_margins(
     """What is answered in sequences without noise, and what each part says to it."""
     config = model.config
     last = config.n_layers - 1
-    w_u = jnp.asarray(model.params["unembed.W_U"])
+    w_u = unembedding(config, model.params)
     inputs, right, asked = drawn
 
     def picked(scores: Float[Array, "batch pos vocab"]) -> Float[Array, "batch pos"]:

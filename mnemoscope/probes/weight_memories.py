@@ -21,19 +21,54 @@ import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.core.errors import UserError
-from mnemoscope.models import Transformer
+from mnemoscope.models import ModelConfig, Transformer
 from mnemoscope.models.activations import ACTIVATIONS
+from mnemoscope.models.consumer_support import ANY, Support
+from mnemoscope.models.forward_pass import unembedding
+
+# the products above are what a model computes where nothing else stands between two matrices
+SUPPORT = Support(
+    "the reader of memories in weights",
+    {
+        "bias": (False,),
+        "unembed_bias": ANY,
+        "tied": ANY,
+        "act": ANY,
+        "mlp_layers": ANY,
+        "d_head": ANY,
+    },
+)
 
 
-def _parts(model: Transformer) -> dict[str, Array]:
-    """The parameters of a model that has such memories."""
-    config = model.config
+def has_two_heads(config: ModelConfig) -> bool:
+    """Whether this is a model of two layers of one head, as those that have such memories."""
+    return config.n_layers == 2 and config.n_heads == 1
+
+
+def require_two_heads(config: ModelConfig) -> None:
+    """Raise unless the first two layers have one head each."""
     if config.n_layers < 2 or config.n_heads != 1:
         raise UserError(
             "memories are read in two layers of one head, "
             f"got {config.n_layers} of {config.n_heads}"
         )
-    return {name: jnp.asarray(value) for name, value in model.params.items()}
+    if not (config.has_attn(0) and config.has_attn(1)):
+        raise UserError(
+            f"memories are read in two layers of one head, got attn_layers={config.attn_layers}"
+        )
+
+
+def require_memories(config: ModelConfig) -> None:
+    """Raise unless the memories of such a model are the products that are read here."""
+    require_two_heads(config)
+    SUPPORT.require(config)
+
+
+def _parts(model: Transformer) -> dict[str, Array]:
+    """The parameters of a model that has such memories, the unembedding too where it is tied."""
+    require_memories(model.config)
+    found = {name: jnp.asarray(value) for name, value in model.params.items()}
+    return found | {"unembed.W_U": unembedding(model.config, model.params)}
 
 
 def output_memory(model: Transformer) -> Float[Array, ""]:
@@ -133,6 +168,7 @@ def head_scores(
         weights: how much each position counts.
         early: where `previous` ends (None: at the end).
     """
+    require_two_heads(model.config)
 
     def one(row: Array, weight: Array) -> Array:
         trace = model.run_with_trace(row)[1]

@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mnemoscope.execution.machine import hardware
+from mnemoscope.models.rewrites import gpu_kernel
 from mnemoscope.models.rewrites.choose import REWRITES, choose_rewrite
 from mnemoscope.training.profile import Profile
 
@@ -56,9 +57,24 @@ def _passes(found: Profile) -> list[str]:
     model = found.spec.model
     task = found.spec.task
     taken = choose_rewrite(model, task)
-    lines = [f"Forward pass: {taken.name if taken else 'plain'}."]
+    plain = "plain, read after each layer" if task.reads_early else "plain"
+    lines = [f"Forward pass: {taken.name if taken else plain}."]
     for rewrite in REWRITES:
+        if rewrite is taken:
+            lines += _attention_of_pair_tables(found) if rewrite.name == "pair tables" else []
+            continue
         why_not = rewrite.why_not(model, task)
-        if why_not is not None:
-            lines.append(f"Not {rewrite.name}: {why_not}.")
+        if why_not is None and taken is not None:
+            why_not = f"{taken.name} come first"
+        lines.append(f"Not {rewrite.name}: {why_not}.")
     return lines
+
+
+def _attention_of_pair_tables(found: Profile) -> list[str]:
+    """Whether the first layer's attention is one kernel."""
+    task = found.spec.task
+    n_pairs = task.n_ctx * task.d_vocab
+    why_not = gpu_kernel.why_not(n_pairs, found.spec.model.d_head, found.spec.batch)
+    if why_not is None:
+        return ["Attention in the first layer: the GPU kernel."]
+    return [f"Attention in the first layer: not the GPU kernel: {why_not}."]

@@ -20,6 +20,7 @@ context; `sampled_gradient` averages over drawn sequences and says how far it ca
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ import numpy as np
 from mnemoscope.core.axes import Array, Float, Params, PRNGKeyArray
 from mnemoscope.core.errors import UserError
 from mnemoscope.models import ModelConfig, init
+from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.models.rewrites import score_tables
 from mnemoscope.tasks import Bigrams
 from mnemoscope.tasks.corpus import Corpus
@@ -37,6 +39,10 @@ from mnemoscope.theory.induction import TRAINED, simplified_model
 from mnemoscope.training.loss import cross_entropy
 
 FIRST_KEYS, SECOND_KEYS, OUTPUT = TRAINED
+# they are taken through the score tables
+GRADIENTS = replace(score_tables.SUPPORT, consumer="the sampled gradient")
+# scores of pairs are products of matrices with nothing between them
+STEPS = Support("the theorem", {"bias": (False,), "unembed_bias": ANY})
 
 
 def uniform_text(n_tokens: int) -> Corpus:
@@ -172,6 +178,9 @@ def sampled_gradient(
         batch: sequences in each.
         key: draws the sequences.
     """
+    if config.n_heads != 1:
+        raise UserError(f"sampled gradients are of one head a layer, got n_heads={config.n_heads}")
+    GRADIENTS.require(config)
 
     def one(sums: tuple[Array, ...], key: PRNGKeyArray) -> tuple[tuple[Array, ...], None]:
         examples = jax.vmap(lambda key: task.sample((), key=key))(jax.random.split(key, batch))
@@ -231,6 +240,12 @@ def three_steps(
         strengths: what the right pairs score after each step.
         key: draws the sequences.
     """
+    if (config.n_layers, config.n_heads) != (2, 1):
+        raise UserError(
+            "the theorem is about two layers of one head, "
+            f"got {config.n_layers} of {config.n_heads}"
+        )
+    STEPS.require(config)
     root = config.d_head**0.5
     p: dict[str, Array] = {name: jnp.asarray(value) for name, value in params.items()}
     tokens = p["embed.W_E"]

@@ -20,15 +20,16 @@ contexts.
 """
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int
-from mnemoscope.models import Transformer
+from mnemoscope.models import ModelConfig, Transformer
 from mnemoscope.models.rewrites.choose import read_logits
 from mnemoscope.probes import weight_memories
-from mnemoscope.probes.distraction import distraction
+from mnemoscope.probes.distraction import distraction, require_parts
 from mnemoscope.probes.hop_accuracy import by_level
 from mnemoscope.tasks import SHOWN, Bigrams, Facts, FactWorld, Hops, HopWorld, World
 from mnemoscope.training.loop import Observe
@@ -45,10 +46,13 @@ def metrics_of(spec: Spec) -> Observe | None:
     if spec.metrics is None:
         return None
     task = spec.task
-    kind, probe = PROBES[spec.metrics]
-    if task.kind != kind:
-        raise ValueError(f"metrics={spec.metrics!r} reads the task {kind!r}, got {task.kind!r}")
-    return lambda model, world: probe(task, model, world)
+    probe = PROBES[spec.metrics]
+    if task.kind != probe.kind:
+        raise ValueError(
+            f"metrics={spec.metrics!r} reads the task {probe.kind!r}, got {task.kind!r}"
+        )
+    probe.require(spec.model)
+    return lambda model, world: probe.read(task, model, world)
 
 
 def bigrams(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Float[Array, ""]]:
@@ -63,7 +67,7 @@ def bigrams(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Flo
     tokens, triggers, _ = jax.vmap(lambda key: task.draw(key=key))(keys)
     found = by_role(task, model, tokens, triggers)
     config = model.config
-    if config.n_layers != 2 or config.n_heads != 1:
+    if not weight_memories.has_two_heads(config):
         return found
     chosen = task.fixed_triggers if task.triggers == "fixed" else None
     quarter = task.length // 4
@@ -147,7 +151,8 @@ def by_role(
     inputs = tokens[:, :-1]
     targets = tokens[:, 1:]
     roles = jax.vmap(task.roles)(inputs, triggers)
-    logits = jax.vmap(model)(inputs)
+    # answers are read at every position, as in training
+    logits = read_logits(model.config, model.params, inputs, task)
     losses = cross_entropy(logits, targets)
     correct = logits.argmax(axis=-1) == targets
 
@@ -173,10 +178,30 @@ def noise(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Float
     return distraction(task, model, SAMPLE)
 
 
-# by the name that a Spec's `metrics` has: the kind of task that is read, and the probe
-PROBES: dict[str, tuple[str, Callable[..., Mapping[str, Array]]]] = {
-    "bigrams": ("bigrams", bigrams),
-    "facts": ("facts", facts),
-    "noise": ("bigrams", noise),
-    "hops": ("hops", hops),
+def _require_memories(config: ModelConfig) -> None:
+    """Raise where memories are read that are not the products which the reader takes them for."""
+    if weight_memories.has_two_heads(config):
+        weight_memories.require_memories(config)
+
+
+def _any_model(config: ModelConfig) -> None:
+    """Nothing: logits alone are read."""
+
+
+class Probe(NamedTuple):
+    """What a Spec's `metrics` names."""
+
+    kind: str
+    """The kind of task that is read."""
+    read: Callable[..., Mapping[str, Array]]
+    """The probe, of the task, a model and its world."""
+    require: Callable[[ModelConfig], None] = _any_model
+    """Raises for a model that it cannot read."""
+
+
+PROBES: dict[str, Probe] = {
+    "bigrams": Probe("bigrams", bigrams, _require_memories),
+    "facts": Probe("facts", facts),
+    "noise": Probe("bigrams", noise, require_parts),
+    "hops": Probe("hops", hops),
 }

@@ -57,8 +57,26 @@ def applies(n_pairs: int, d_head: int, batch: int) -> bool:
         d_head: The width of a head.
         batch: Sequences of a batch.
     """
-    on_gpu = jax.default_backend() == "gpu"
-    return on_gpu and n_pairs <= LARGEST and d_head <= WIDEST_HEAD and batch % CHUNK == 0
+    return why_not(n_pairs, d_head, batch) is None
+
+
+def why_not(n_pairs: int, d_head: int, batch: int) -> str | None:
+    """Why the kernels are not used; None if they are.
+
+    Args:
+        n_pairs: Pairs of a position and a token.
+        d_head: The width of a head.
+        batch: Sequences of a batch.
+    """
+    if jax.default_backend() != "gpu":
+        return "there is no GPU"
+    if n_pairs > LARGEST:
+        return f"{n_pairs} pairs of a position and a token (allowed: up to {LARGEST})"
+    if d_head > WIDEST_HEAD:
+        return f"d_head={d_head} (allowed: up to {WIDEST_HEAD})"
+    if batch % CHUNK:
+        return f"batch={batch} (allowed: multiples of {CHUNK})"
+    return None
 
 
 def table_attention(
