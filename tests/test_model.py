@@ -37,7 +37,7 @@ from mnemoscope.tasks import Example
 from mnemoscope.training.loss import batch_loss
 
 D_VOCAB, N_CTX = 6, 9
-TOKEN_COUNTS, PAIR_TABLES, _ = REWRITES
+TOKEN_COUNTS, PAIR_TABLES, *_ = REWRITES
 PROMPT = [2, 4, 5, 3, 4, 5, 3, 2, 2]
 
 # plain data; the model is built inside the test,

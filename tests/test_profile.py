@@ -17,7 +17,7 @@ from test_train import SMALL
 
 from mnemoscope.cli import profiling
 from mnemoscope.core.errors import UserError
-from mnemoscope.models.rewrites import pair_tables, score_tables, token_counts
+from mnemoscope.models.rewrites import pair_tables, score_tables, token_counts, token_rows
 from mnemoscope.report.profile_table import print_profile
 from mnemoscope.training import loss, profile
 from mnemoscope.training.step import (
@@ -94,7 +94,7 @@ def test_every_stage_does_its_work():
         ("permutation, pair tables", "pair tables"),
         ("permutation, pair tables, two layers, pre", "pair tables"),
         ("bigrams, score tables in chunks", "score tables"),
-        ("bigrams, plain, two heads", "plain"),
+        ("bigrams, plain, two heads", "token rows"),
         ("facts, token counts", "token counts"),
         ("hops, early readout, schedule, watched", "early"),
     ],
@@ -114,6 +114,7 @@ def test_every_stage_takes_the_pass_that_training_takes(case, taken, monkeypatch
         "token counts": (token_counts, "last_logits"),
         "pair tables": (pair_tables, "read_logits"),
         "score tables": (score_tables, "read_logits"),
+        "token rows": (token_rows, "read_logits"),
         "plain": (loss, "plain_logits"),
         "early": (loss, "early_logits"),
     }
@@ -144,7 +145,7 @@ def test_a_profile_names_the_pass_and_why_not_the_others():
     out = io.StringIO()
     print_profile(Console(file=out, width=80), "bigrams", found)
     said = " ".join(out.getvalue().split())
-    assert "Forward pass: plain." in said
+    assert "Forward pass: token rows." in said
     assert "Not token counts: no one token ends every sequence and asks." in said
     assert (
         "Not pair tables: 65 tokens at 16 positions are 1040 pairs; tables pay up to 300." in said
