@@ -2,11 +2,11 @@ r"""Softmax attention of many short sequences on a CPU, with its derivative writ
 
     e = exp(q k^T - highest),    z = (e v) / sum e
 
-    dv = e^T (dz / sum e),    ds = e (dz v^T - dz . z) / sum e,    dq = ds k,    dk = ds^T q
+    dv = e^T y,    ds = e (y v^T - sum_key e y v^T / sum e),    dq = ds k,    dk = ds^T q
 
-The division by the sum comes after the product with v, where it has a head's width of terms instead
-of a key for each. A causal model's rows are taken some at a time, which see only keys up to the
-last of them: with four such blocks, 5/8 of all scores are ever computed.
+with y = dz / sum e. The division by the sum comes after the product with v, where it has a head's
+width of terms instead of a key for each. A causal model's rows are taken some at a time, which see
+only keys up to the last of them: with four such blocks, 5/8 of all scores are ever computed.
 """
 
 from functools import partial
@@ -70,7 +70,7 @@ def _attend(causal: bool, true: Array, q: Array, k: Array, v: Array) -> Array:
 
 def _forward(
     causal: bool, true: Array, q: Array, k: Array, v: Array
-) -> tuple[Array, tuple[Array, Array, Array, Array, list[Saved], Array]]:
+) -> tuple[Array, tuple[Array, Array, Array, Array, list[Saved]]]:
     rows: list[Array] = []
     saved: list[Saved] = []
     for begin, end, n_keys in _blocks(causal, q.shape[2]):
@@ -89,26 +89,27 @@ def _forward(
         mixed = wide(jnp.einsum("bhrk,bhke->bhre", e, seen_v)) * over_sum
         rows.append(mixed.astype(v.dtype))
         saved.append((e, over_sum))
-    z = jnp.concatenate(rows, axis=2)
-    return z, (true, q, k, v, saved, z)
+    return jnp.concatenate(rows, axis=2), (true, q, k, v, saved)
 
 
 def _backward(
     causal: bool,
-    kept: tuple[Array, Array, Array, Array, list[Saved], Array],
+    kept: tuple[Array, Array, Array, Array, list[Saved]],
     dz: Array,
 ) -> tuple[None, Array, Array, Array]:
-    true, q, k, v, saved, z = kept
+    true, q, k, v, saved = kept
     dq: list[Array] = []
     dk: list[Array] = []
     dv: list[Array] = []
     for (begin, end, n_keys), (e, over_sum) in zip(_blocks(causal, q.shape[2]), saved, strict=True):
         seen_k = k if n_keys < 0 else k[:, :, :n_keys]
         seen_v = v if n_keys < 0 else v[:, :, :n_keys]
-        scaled = wide(dz[:, :, begin:end]) * over_sum
-        along = (scaled * wide(z[:, :, begin:end])).sum(axis=-1, keepdims=True)
-        scaled = scaled.astype(v.dtype)
+        scaled = (wide(dz[:, :, begin:end]) * over_sum).astype(v.dtype)
         de = jnp.einsum("bhre,bhke->bhrk", scaled, seen_v)
+
+        # not dz . z, which rounds otherwise: where a row sees one key alone, its scores have no
+        # gradient at all
+        along = (wide(e) * wide(de)).sum(axis=-1, keepdims=True) * over_sum
 
         def to_scores(e: Array, de: Array, along: Array) -> Array:
             return (wide(e) * (wide(de) - along)).astype(e.dtype)
