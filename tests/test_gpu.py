@@ -23,6 +23,7 @@ from asking import Asking
 
 from mnemoscope.execution import local, machine, retrain
 from mnemoscope.models import ModelConfig, parameter_shapes
+from mnemoscope.models.precision import lowered
 from mnemoscope.models.rewrites import gpu_kernel
 from mnemoscope.models.rewrites.choose import REWRITES
 from mnemoscope.store import Store
@@ -99,6 +100,54 @@ def test_the_kernel_has_the_loss_and_gradient_of_the_plain_pass():
         )
         assert off < KERNEL_TOLERANCE, FIGURES
         assert apart / size < KERNEL_TOLERANCE, FIGURES
+
+
+def test_fused_attention_has_the_loss_and_gradient_of_the_plain_pass():
+    """Compiled by Triton, in one block of rows and in several, with padding, rotary positions and
+    groups of heads; in bfloat16 near float32.
+    """
+    (fused,) = (each for each in REWRITES if each.name == "fused attention")
+    rotary = {"positions": "rotary", "norm_type": "rms", "n_key_value_heads": 2}
+    for length, fields in (
+        (64, {"d_model": 64, "n_heads": 4}),
+        (256, {"d_model": 128, "n_heads": 4}),
+        (256, {"d_model": 128, "n_heads": 4} | rotary),
+        (100, {"d_model": 48, "n_heads": 2, "causal": False}),
+        (256, {"d_model": 128, "n_heads": 1}),
+    ):
+        config = ModelConfig(**{"n_layers": 2, "d_mlp": 64, "norm": "pre"} | fields)
+        task = Asking(tokens=65, length=length)
+        assert fused.why_not(config, task) is None
+        rng = np.random.default_rng(0)
+        params = {
+            name: jnp.asarray(float(name.endswith(".w")) + 0.1 * rng.normal(size=size), jnp.float32)
+            for name, size in parameter_shapes(config, 65, length).items()
+        }
+        tokens, targets = jnp.asarray(rng.integers(0, 65, (2, 8, length)))
+        batch = Example(tokens, targets, jnp.ones(tokens.shape))
+
+        def route(p, rewrite, precision, config=config, batch=batch, task=task):
+            with jax.default_matmul_precision("highest"):
+                return jax.value_and_grad(
+                    lambda p: batch_loss(task, config, lowered(p, precision), batch, rewrite)
+                )(p)
+
+        lowering = jax.jit(lambda p, route=route: route(p, fused, "default")).lower(params)
+        assert "triton" in lowering.as_text().lower(), "the kernel is in the program"
+        plain = jax.jit(lambda p, route=route: route(p, None, "default"))(params)
+        low = jax.jit(lambda p, route=route: route(p, fused, "bfloat16"))(params)
+        size = np.sqrt(sum(float(jnp.square(g).sum()) for g in plain[1].values()))
+        for name, found, most in (
+            ("float32", lowering.compile()(params), KERNEL_TOLERANCE),
+            ("bfloat16", low, 0.1),
+        ):
+            apart = np.sqrt(
+                sum(float(jnp.square(found[1][key] - g).sum()) for key, g in plain[1].items())
+            )
+            off = abs(float(found[0] - plain[0])) / float(plain[0])
+            FIGURES[f"{length} {fields} {name}"] = f"loss {off:.1e}, gradient {apart / size:.1e}"
+            assert off < most, FIGURES
+            assert apart / size < most, FIGURES
 
 
 def test_training_has_the_golden_losses_of_a_cpu():

@@ -9,7 +9,10 @@ import pytest
 from asking import Asking
 from rich.console import Console
 
+from mnemoscope.cli.stored_runs import _describe
 from mnemoscope.core.errors import UserError
+from mnemoscope.execution import local
+from mnemoscope.explorer import describe_run
 from mnemoscope.models import ModelConfig, parameter_shapes
 from mnemoscope.models.precision import lowered
 from mnemoscope.models.rewrites.choose import REWRITES, choose_rewrite
@@ -52,6 +55,17 @@ def test_another_precision_is_another_spec(precision):
 def test_a_precision_that_there_is_not():
     with pytest.raises(UserError, match=r"precision: Input should be 'default', 'highest' or"):
         at("float16")
+
+
+def test_a_precision_is_shown_with_the_run(store, capsys):
+    """By `runs` and in the explorer; the usual one is not."""
+    for spec in (SPEC, at("bfloat16")):
+        short = spec.model_copy(update={"steps": 2})
+        run = local.load_or_train(store, short, [0])
+        other = spec.precision != "default"
+        description = describe_run(run, "one").about
+        assert ("in precision bfloat16" in description) == other
+    assert sorted("bfloat16" in " ".join(_describe(row)) for row in store.rows()) == [False, True]
 
 
 # ---- which pass

@@ -84,6 +84,13 @@ def _by_token_rows(
     return token_rows.read_logits(config, params, tokens, np.array(task.loss_positions))
 
 
+def _by_fused_attention(
+    config: ModelConfig, params: Params, tokens: Tokens, task: Task
+) -> Float[Array, "batch read vocab"]:
+    read = np.array(task.loss_positions)
+    return token_rows.read_logits(config, params, tokens, read, fused=True)
+
+
 # Tokens at once, on one core. One step of the simplified induction model (d=256, batch 512, 256
 # tokens) by score tables takes 1.9 s with 8 sequences at a time, 2.5 with 4, 2.6 with 16 and with
 # 32; the plain pass 9.1 (jax 0.10.2). Loss and gradient of two layers by token rows (an EPYC):
@@ -110,6 +117,7 @@ REWRITES: tuple[Rewrite, ...] = (
         tokens_at_once=TOKEN_ROWS_AT_ONCE,
         precisions=EVERY,
     ),
+    Rewrite("fused attention", token_rows.why_not_fused, _by_fused_attention, precisions=EVERY),
 )
 
 

@@ -10,7 +10,8 @@ matrix, and what a device does slowly is written as products:
    with its own gradient (`mnemoscope.training.loss`).
 3. *One-hot embedding.* Where the vocabulary is small, an embedding is a product with one-hot rows,
    and its gradient a product too instead of a scatter.
-4. *Attention* has its derivative written out: `row_attention` on a CPU.
+4. *Attention* has its derivative written out: `row_attention` on a CPU, on a GPU one kernel that
+   keeps the scores on the chip (`attention_kernel`).
 5. *Only the positions that are read* are computed in the last layer, but for its keys and values.
 
 It has whatever the forward pass has: activations, attention kinds, norms and positions come from
@@ -32,7 +33,7 @@ from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.models.norms import NORMS
 from mnemoscope.models.positions import rotate, sinusoids
 from mnemoscope.models.precision import wide
-from mnemoscope.models.rewrites import row_attention
+from mnemoscope.models.rewrites import attention_kernel, row_attention
 from mnemoscope.models.rewrites.batch_last import take
 from mnemoscope.models.shapes import heads_of_qkv
 from mnemoscope.tasks import Task
@@ -84,11 +85,27 @@ def why_not(config: ModelConfig, task: Task) -> str | None:
     return unsupported
 
 
+def why_not_fused(config: ModelConfig, task: Task) -> str | None:
+    """Why the rewrite with its attention in one kernel is not used; None if it is.
+
+    Args:
+        config: The model.
+        task: What it is trained on.
+    """
+    if task.reads_early:
+        return "answers are read after earlier layers too"
+    unsupported = SUPPORT.why_not(config)
+    if unsupported is None and config.attention != "softmax":
+        return f"attention={config.attention!r} (allowed: 'softmax')"
+    return unsupported or attention_kernel.why_not(task.n_ctx, config.d_head)
+
+
 def read_logits(
     config: ModelConfig,
     params: Params,
     tokens: Int[Array, "batch pos"],
     read: np.ndarray | Int[Array, "batch read"],
+    fused: bool = False,
 ) -> Float[Array, "batch read vocab"]:
     """`forward`'s logits at some positions of every sequence.
 
@@ -98,8 +115,10 @@ def read_logits(
         tokens: A batch of sequences.
         read: The positions at which logits are wanted: the same for all sequences, as constants, or
             an array with the same number of them for each.
+        fused: Whether attention is one kernel.
     """
-    run = _begin(config, params, tokens, read)
+    p = {name: jnp.asarray(value) for name, value in params.items()}
+    run = _Pass(config, p, tokens, read, fused, true=tokens[0, 0] >= 0)
     x = _embed(run)
     for layer in range(config.n_layers):
         x = _layer(run, layer, x)
@@ -124,6 +143,8 @@ class _Pass:
     """(batch, pos)"""
     read: np.ndarray | Array
     """The positions that the last layer is computed at: (read,) or (batch, read)."""
+    fused: bool
+    """Whether attention is one kernel."""
     true: Array
     """A flag that is true, known only at run time; see `materialize`."""
 
@@ -165,11 +186,6 @@ class _Pass:
         else:
             rows = jnp.take_along_axis(by_pos, self.read[:, :, None], axis=1)
         return rows.reshape(-1, x.shape[-1])
-
-
-def _begin(config: ModelConfig, params: Params, tokens: Array, read: np.ndarray | Array) -> _Pass:
-    p = {name: jnp.asarray(value) for name, value in params.items()}
-    return _Pass(config, p, tokens, read, true=tokens[0, 0] >= 0)
 
 
 # ---- products of rows
@@ -290,24 +306,34 @@ def _attention(run: _Pass, block: str, x: Rows, is_last: bool) -> ReadRows:
     config = run.config
     attn = f"{block}.attn"
     seen = _norm(run, f"{block}.ln1", x) if config.norm == "pre" else x
-    q, k, v = _queries_keys_values(run, attn, seen)
-    kind = ATTENTION[config.attention]
-    if kind.is_scaled:
-        q = q * config.d_head**-0.5
     whole = not is_last or run.reads_all
-    if not whole:
-        # rows of heads, (batch pos, head d_head), of which some are read
-        rows = q.swapaxes(1, 2).reshape(len(x), -1)
-        q = run.at_read(rows).reshape(run.batch, -1, config.n_heads, config.d_head)
-        q = q.swapaxes(1, 2)
-    if config.attention == "softmax" and whole:
-        z = row_attention.attend(run.true, config.causal, q, k, v)
+    heads = _queries_keys_values(run, attn, seen)
+    if run.fused and whole:
+        z = attention_kernel.attend(heads, config.n_heads, config.causal)
+    elif config.attention == "softmax" and whole:
+        q, k, v = _by_head(run, heads, whole)
+        z = row_attention.attend(run.true, config.causal, q, k, v).swapaxes(1, 2)
     else:
-        scores = jnp.einsum("bhre,bhke->bhrk", q, k)
-        z = _by_pattern(run, scores, v, is_last)
-    z = z.swapaxes(1, 2).reshape(-1, config.n_heads * config.d_head)
+        q, k, v = _by_head(run, heads, whole)
+        z = _by_pattern(run, jnp.einsum("bhre,bhke->bhrk", q, k), v, is_last).swapaxes(1, 2)
+    z = z.reshape(-1, config.n_heads * config.d_head)
     w_o = run.p[f"{attn}.W_O"].reshape(z.shape[1], -1)
     return run.product(z, w_o) + run.bias(f"{attn}.b_O")
+
+
+def _by_head(run: _Pass, heads: Float[Array, "batch pos heads d_head"], whole: bool) -> list[Array]:
+    """Queries where they are needed, scaled, keys and values: (batch, head, row or pos, d_head)."""
+    config = run.config
+    n_kv = config.n_key_value_heads
+    q, k, v = jnp.split(heads, [config.n_heads, config.n_heads + n_kv], axis=2)
+    if not whole:
+        shape = (run.batch, -1, config.n_heads, config.d_head)
+        q = run.at_read(q.reshape(run.batch * run.n_pos, -1)).reshape(shape)
+    if ATTENTION[config.attention].is_scaled:
+        q = q * config.d_head**-0.5
+    # every key-value head serves a group of heads
+    k, v = (jnp.repeat(x, config.n_heads // n_kv, axis=2) for x in (k, v))
+    return [x.swapaxes(1, 2) for x in (q, k, v)]
 
 
 def _by_pattern(run: _Pass, scores: Array, v: Array, is_last: bool) -> Array:
@@ -325,29 +351,24 @@ def _by_pattern(run: _Pass, scores: Array, v: Array, is_last: bool) -> Array:
 
 def _queries_keys_values(
     run: _Pass, attn: str, seen: Rows
-) -> list[Float[Array, "batch head pos d_head"]]:
-    """Of all heads, from one product."""
+) -> Float[Array, "batch pos heads d_head"]:
+    """Queries of all heads, then keys and values of those that have them, from one product."""
     config = run.config
-    heads = heads_of_qkv(config)
+    n_heads = heads_of_qkv(config)
     d_model = config.d_model
-    by_name = [run.p[f"{attn}.W_{name}"].transpose(1, 0, 2).reshape(d_model, -1) for name in heads]
-    mapped = run.product(seen, jnp.concatenate(by_name, axis=1))
+    by_name = [run.p[f"{attn}.W_{name}"].transpose(1, 0, 2) for name in n_heads]
+    w = jnp.concatenate([w.reshape(d_model, -1) for w in by_name], axis=1)
+    mapped = run.product(seen, w)
     if config.bias:
-        biases = [run.p[f"{attn}.b_{name}"].reshape(-1) for name in heads]
+        biases = [run.p[f"{attn}.b_{name}"].reshape(-1) for name in n_heads]
         mapped = mapped + jnp.concatenate(biases)[None]
-    ends = np.cumsum([n * config.d_head for n in heads.values()])
-    found: list[Array] = []
-    for part, (name, n_heads) in zip(
-        jnp.split(mapped, ends[:-1], axis=1), heads.items(), strict=True
-    ):
-        part = part.reshape(run.batch, run.n_pos, n_heads, config.d_head)
-        if config.positions == "rotary" and name in "QK":
-            how = (config.rotary_dim, config.rotary_base, config.rotary_adjacent_pairs)
-            part = jax.vmap(lambda x, how=how: rotate(x, *how))(part).astype(part.dtype)
-        # every key-value head serves a group of heads
-        part = jnp.repeat(part, config.n_heads // n_heads, axis=2)
-        found.append(part.swapaxes(1, 2))
-    return found
+    heads = mapped.reshape(run.batch, run.n_pos, -1, config.d_head)
+    if config.positions != "rotary":
+        return heads
+    n_turned = config.n_heads + config.n_key_value_heads
+    how = (config.rotary_dim, config.rotary_base, config.rotary_adjacent_pairs)
+    turned = jax.vmap(lambda x: rotate(x, *how))(heads[:, :, :n_turned]).astype(heads.dtype)
+    return jnp.concatenate([turned, heads[:, :, n_turned:]], axis=2)
 
 
 def _feed_forward(run: _Pass, block: str, x: Rows) -> Rows:
