@@ -233,8 +233,14 @@ def summary(name: str, seeds: int, precision: str, rates: dict, losses: dict) ->
     return row | {"ratio": spread}
 
 
-def keep(path: Path, kind: str, rows: list[dict]) -> None:
-    """Put rows into a file, each in the place of an older one of the same case."""
+def keep(path: Path, rows: list[dict], where: dict | None = None) -> None:
+    """Put rows into a file, each in the place of an older one of the same case.
+
+    Args:
+        path: the file.
+        rows: what was measured.
+        where: on which machine, with which versions, and when.
+    """
     held = json.loads(path.read_text()) if path.is_file() else {}
     names = ("model", "seeds", "precision", "cores")
 
@@ -244,7 +250,26 @@ def keep(path: Path, kind: str, rows: list[dict]) -> None:
     new = {case(row): row for row in rows}
     old = {case(row): row for row in held.get("peers", [])}
     held["peers"] = list((old | new).values())
+    if where:
+        held["peers on"] = where
     path.write_text(json.dumps(held, indent=1) + "\n")
+
+
+def machine() -> dict:
+    """This machine, its versions, and the day."""
+    from importlib.metadata import version
+
+    import jax
+
+    from mnemoscope.execution.machine import hardware, versions
+
+    torch = {"torch": version("torch")} if find_spec("torch") else {}
+    return {
+        "kind": "cpu" if jax.default_backend() == "cpu" else "gpu",
+        "hardware": hardware(),
+        "versions": versions() | torch,
+        "date": time.strftime("%Y-%m-%d"),
+    }
 
 
 def main() -> None:
@@ -261,7 +286,11 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=1, help="of a CPU")
     parser.add_argument("--logs", default="/tmp/mnemoscope-peers", help="what trainers complain of")
     parser.add_argument("--out", type=Path, help="a JSON file (default: benchmarks/KIND.json)")
+    parser.add_argument("--where", action="store_true", help="say only on which machine this is")
     arguments = parser.parse_args()
+    if arguments.where:
+        print(json.dumps(machine()))
+        return
     if arguments.serve:
         try:
             serve(json.loads(arguments.serve))
@@ -270,8 +299,10 @@ def main() -> None:
             sys.exit(1)
         return
     # asked of another process, so that this one holds no part of a GPU
-    asked = [sys.executable, "-c", "import jax; print(jax.default_backend())"]
-    kind = subprocess.check_output(asked, text=True).split()[-1]
+    asked = [sys.executable, __file__, "--where"]
+    answer = subprocess.check_output(asked, text=True, env=os.environ | SHARED)
+    where = json.loads(answer.splitlines()[-1])
+    kind = where.pop("kind")
     from peer_cases import CASES
 
     names = arguments.only or list(CASES)
@@ -284,7 +315,7 @@ def main() -> None:
             for precision in arguments.precision:
                 row = measure(kind, name, seeds, precision, arguments)
                 if row:
-                    keep(path, kind, [row])
+                    keep(path, [row], where)
 
 
 if __name__ == "__main__":

@@ -145,3 +145,17 @@ def test_when_attention_is_fused(monkeypatch):
     relu = ModelConfig(d_model=128, n_heads=4, attention="relu")
     assert FUSED.why_not(relu, task) == "attention='relu' (allowed: 'softmax')"
     assert "read after earlier layers" in FUSED.why_not(config, Hops(n=3, k=2))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_both_kernels_are_written_for_triton(dtype):
+    """Made for a GPU as far as that goes without one: Triton's own compiler is not asked."""
+    qkv = jnp.zeros((2, 256, 12, 32), dtype)
+
+    def both(qkv, dz):
+        return jax.vjp(lambda x: attention_kernel.attend(x, 4, True), qkv)[1](dz)
+
+    traced = jax.jit(both).trace(qkv, jnp.zeros((2, 256, 4, 32), dtype))
+    text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert "attention_backward" in text
+    assert "triton" in text.lower()
