@@ -12,7 +12,8 @@ matrix, and what a device does slowly is written as products:
    and its gradient a product too instead of a scatter.
 4. *Attention* has its derivative written out: `row_attention` on a CPU, on a GPU one kernel that
    keeps the scores on the chip (`attention_kernel`).
-5. *Only the positions that are read* are computed in the last layer, but for its keys and values.
+5. *Norms.* What a norm before a linear map scales and shifts is done to the map's weights.
+6. *Only the positions that are read* are computed in the last layer, but for its keys and values.
 
 It has whatever the forward pass has: activations, attention kinds, norms and positions come from
 the same tables.
@@ -122,10 +123,9 @@ def read_logits(
     x = _embed(run)
     for layer in range(config.n_layers):
         x = _layer(run, layer, x)
-    if config.norm == "pre":
-        x = _norm(run, "ln_final", x)
     w_u = run.p["embed.W_E"].T if config.tied else run.p["unembed.W_U"]
-    logits = wide(run.product(x, w_u)) + run.bias("unembed.b_U")
+    seen = _standard_if_pre(run, x)
+    logits = _read(run, "ln_final", seen, w_u, run.p.get("unembed.b_U"), widen=True)
     return logits.reshape(run.batch, read.shape[-1], -1)
 
 
@@ -171,10 +171,6 @@ class _Pass:
     def bias(self, name: str) -> Array | float:
         """A bias beside rows; 0 where the model has none of this name."""
         return self.p[name].reshape(1, -1) if name in self.p else 0.0
-
-    def linear(self, x: Array, w: str, b: str) -> Array:
-        """x w + b, for parameters by name; a weight of heads has them side by side."""
-        return self.product(x, self.p[w]) + self.bias(b)
 
     def at_read(self, x: Array) -> Array:
         """Those rows (batch pos) that are at positions that are read."""
@@ -228,6 +224,47 @@ def _norm(run: _Pass, name: str, x: Rows) -> Rows:
     standard = _standard(run.config.norm_eps, kind.subtracts_mean, run.true, wide(x))
     scaled = standard * run.p[f"{name}.w"][None] + run.bias(f"{name}.b")
     return scaled.astype(x.dtype)
+
+
+def _standard_if_pre(run: _Pass, x: Rows) -> Rows:
+    """What a pre-norm makes standard; its scale and shift are left to `_read`."""
+    if run.config.norm != "pre":
+        return x
+    centered = NORMS[run.config.norm_type].subtracts_mean
+    return _standard(run.config.norm_eps, centered, run.true, wide(x)).astype(x.dtype)
+
+
+def _read(
+    run: _Pass,
+    norm: str,
+    seen: Rows,
+    w: Float[Array, "d_model e"],
+    b: Float[Array, "e"] | None,
+    widen: bool = False,
+) -> Float[Array, "row e"]:
+    r"""(scale seen + shift) w + b, of rows that a pre-norm of this name made standard.
+
+        = seen (scale w) + (shift w + b)
+
+    Scale and shift meet the weights, so neither they nor their gradients meet the rows.
+
+    Args:
+        run: The pass.
+        norm: The name of the norm; without norms it has no weights.
+        seen: What `_standard_if_pre` returned.
+        w: The weights that read it.
+        b: Their bias, if there is one.
+        widen: Whether the outcome is float32 also in bfloat16.
+    """
+    if run.config.norm == "pre":
+        shift = run.p.get(f"{norm}.b")
+        if shift is not None:
+            of_shift = shift @ wide(w)
+            b = of_shift if b is None else wide(b) + of_shift
+        w = (run.p[f"{norm}.w"][:, None] * wide(w)).astype(w.dtype)
+    y = run.product(seen, w)
+    y = wide(y) if widen else y
+    return y if b is None else y + b.astype(y.dtype)[None]
 
 
 def _standard(eps: float, centered: bool, true: Array, x: Rows) -> Rows:
@@ -305,9 +342,8 @@ def _attention(run: _Pass, block: str, x: Rows, is_last: bool) -> ReadRows:
     """What a layer's heads add to the stream x, where it is needed."""
     config = run.config
     attn = f"{block}.attn"
-    seen = _norm(run, f"{block}.ln1", x) if config.norm == "pre" else x
     whole = not is_last or run.reads_all
-    heads = _queries_keys_values(run, attn, seen)
+    heads = _queries_keys_values(run, block, _standard_if_pre(run, x))
     if run.fused and whole:
         z = attention_kernel.attend(heads, config.n_heads, config.causal)
     elif config.attention == "softmax" and whole:
@@ -350,18 +386,19 @@ def _by_pattern(run: _Pass, scores: Array, v: Array, is_last: bool) -> Array:
 
 
 def _queries_keys_values(
-    run: _Pass, attn: str, seen: Rows
+    run: _Pass, block: str, seen: Rows
 ) -> Float[Array, "batch pos heads d_head"]:
     """Queries of all heads, then keys and values of those that have them, from one product."""
     config = run.config
+    attn = f"{block}.attn"
     n_heads = heads_of_qkv(config)
     d_model = config.d_model
     by_name = [run.p[f"{attn}.W_{name}"].transpose(1, 0, 2) for name in n_heads]
     w = jnp.concatenate([w.reshape(d_model, -1) for w in by_name], axis=1)
-    mapped = run.product(seen, w)
+    b = None
     if config.bias:
-        biases = [run.p[f"{attn}.b_{name}"].reshape(-1) for name in n_heads]
-        mapped = mapped + jnp.concatenate(biases)[None]
+        b = jnp.concatenate([run.p[f"{attn}.b_{name}"].reshape(-1) for name in n_heads])
+    mapped = _read(run, f"{block}.ln1", seen, w, b)
     heads = mapped.reshape(run.batch, run.n_pos, -1, config.d_head)
     if config.positions != "rotary":
         return heads
@@ -376,10 +413,12 @@ def _feed_forward(run: _Pass, block: str, x: Rows) -> Rows:
     config = run.config
     mlp = f"{block}.mlp"
     act = ACTIVATIONS[config.act]
-    seen = _norm(run, f"{block}.ln2", x) if config.norm == "pre" else x
+    ln2 = f"{block}.ln2"
+    seen = _standard_if_pre(run, x)
+    into = run.p[f"{mlp}.W_in"]
     if config.gated_mlp:
-        gate = act(run.product(seen, run.p[f"{mlp}.W_gate"]))
-        hidden = gate * run.product(seen, run.p[f"{mlp}.W_in"]) + run.bias(f"{mlp}.b_in")
+        gate = act(_read(run, ln2, seen, run.p[f"{mlp}.W_gate"], None))
+        hidden = gate * _read(run, ln2, seen, into, None) + run.bias(f"{mlp}.b_in")
     else:
-        hidden = act(run.linear(seen, f"{mlp}.W_in", f"{mlp}.b_in"))
-    return run.linear(hidden, f"{mlp}.W_out", f"{mlp}.b_out")
+        hidden = act(_read(run, ln2, seen, into, run.p.get(f"{mlp}.b_in")))
+    return run.product(hidden, run.p[f"{mlp}.W_out"]) + run.bias(f"{mlp}.b_out")
