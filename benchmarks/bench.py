@@ -125,8 +125,19 @@ def blocks() -> dict:
     return found | {"apart": float(np.abs(losses["0.5"] - losses["0.003"]).max())}
 
 
+def peers(*options: str) -> list[dict]:
+    """Ours beside plain JAX and PyTorch: every model of `peers.py`, which takes turns by itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "peers.json")
+        subprocess.run(
+            [sys.executable, str(HERE / "peers.py"), "--out", str(out), *options], check=True
+        )
+        return json.loads(out.read_text())["peers"]
+
+
 PARTS = {
     "cpu": {
+        "peers": peers,
         "loop": lambda: {"norm" if norm else "no norm": rivals(norm) for norm in (False, True)},
         "birth": birth,
         "start": start,
@@ -134,6 +145,7 @@ PARTS = {
         "growth": growth_on_cpu,
     },
     "gpu": {
+        "peers": lambda: peers("--precision", "default", "bfloat16"),
         "agreement": measure.agreement,
         "budget": measure.budget,
         "birth": measure.birth_steps,
@@ -176,6 +188,7 @@ def main() -> None:
         found |= {"hardware": hardware(), "versions": versions(), "date": time.strftime("%Y-%m-%d")}
         for part in arguments.only or parts:
             found[part] = parts[part]()
+            found.pop(f"{part} on", None)  # measured here and now, as all of it
             tell(f"{part}: {found[part]}")
         path.write_text(json.dumps(found, indent=1) + "\n")
     if arguments.out == HERE:

@@ -35,8 +35,9 @@ def saturation(points: list[list[float]], share: float = 0.9) -> tuple[int, floa
     return min(n for n, rate in rates.items() if rate >= share * best), best
 
 
-def about(found: dict) -> str:
-    """Hardware, versions and date in one sentence."""
+def about(found: dict, part: str = "") -> str:
+    """Hardware, versions and date in one sentence; those of a part that was measured apart."""
+    found = found.get(f"{part} on", found)
     versions = ", ".join(f"{k} {v}" for k, v in found["versions"].items())
     return f"{found['hardware']}; {versions}; measured on {found['date']}."
 
@@ -115,6 +116,62 @@ def evaluation(found: dict, scale: str) -> str:
         f"{found['evaluation']['train']:.1f} s, all probes on every held-out sequence "
         f"{sum(probes.values()):.1f} s ({parts}), compilation included."
     )
+
+
+PEER_WORDS = {
+    "remember": "`remember` (one layer, d=32, T=9), no norm",
+    "remember-norm": "the same, post-norm",
+    "t64": "two layers, d=64, 4 heads, MLP 256, pre-norm, T=64, batch 64",
+    "t256": "two layers, d=128, 4 heads, MLP 512, pre-norm, T=256, batch 64",
+    "gelu": "the last with GELU",
+    "rotary": "the last with rotary positions",
+    "rms": "the last with RMS norms",
+    "birth": "`birth`, simplified, d=256, T=256, batch 512",
+}
+
+
+def _rate(rate: float | None) -> str:
+    return "not measured" if rate is None else f"{rate:,.0f}"
+
+
+def peers(found: dict) -> list[str]:
+    """Ours beside plain JAX and PyTorch."""
+    lines = [
+        "| model | seeds | precision | Mnemoscope | JAX | PyTorch | to JAX | to PyTorch | losses |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in found["peers"]:
+        ratios = []
+        for who in ("jax", "torch"):
+            low, middle, high = row["ratio"].get(who, (None,) * 3)
+            told = "" if low is None else f"**{middle:.2f}** ({low:.2f} to {high:.2f})"
+            ratios.append(told)
+        losses = ", ".join(f"{row['losses'][who]:.3f}" for who in row["losses"])
+        cores = row.get("cores")
+        seeds = f"{row['seeds']:,}" + ("" if cores in (None, 1) else f", {cores} cores")
+        lines.append(
+            f"| {PEER_WORDS[row['model']]} | {seeds} | {row['precision']} | {_rate(row['ours'])} | "
+            f"{_rate(row['jax'])} | {_rate(row['torch'])} | {ratios[0]} | {ratios[1]} | {losses} |"
+        )
+    return lines
+
+
+def beside_peers(found: dict) -> list[str]:
+    """The section of one machine's peers."""
+    return [
+        "Samples a second, all seeds together, data included: *JAX* is `benchmarks/peer_jax.py` "
+        "(`vmap` over seeds, `scan`",
+        "over steps, Optax), *PyTorch* `benchmarks/peer_torch.py` (stacked parameters, "
+        "`scaled_dot_product_attention`, fused",
+        "optimizer, `torch.compile`; on a CPU the faster of eager and compiled). Ours draws every "
+        "sequence anew, the peers take",
+        "rows of 8,192 that lie on the device. Medians of windows in turns; ratios with the least "
+        "and the most of neighboring",
+        "windows; losses after equal samples, in the order of the columns.",
+        "",
+        *peers(found),
+        "",
+    ]
 
 
 def accelerator(found: dict) -> list[str]:
@@ -260,8 +317,14 @@ def write() -> None:
             *waiting(found["cpu"]),
             "",
         ]
+    if "peers" in found.get("cpu", {}):
+        words = "## Beside plain JAX and PyTorch: one core"
+        lines += [words, "", about(found["cpu"], "peers"), "", *beside_peers(found["cpu"])]
     if "gpu" in found:
         lines += ["## One GPU", "", about(found["gpu"]), "", *accelerator(found["gpu"]), ""]
+    if "peers" in found.get("gpu", {}):
+        words = "## Beside plain JAX and PyTorch: one GPU"
+        lines += [words, "", about(found["gpu"], "peers"), "", *beside_peers(found["gpu"])]
     picture(found)
     lines += [
         "## Growth",

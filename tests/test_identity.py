@@ -128,12 +128,12 @@ def test_another_loss_counts_in_every_pass_and_is_another_program(name, monkeypa
 
 def test_a_changed_constant_or_method_is_another_program(monkeypatch):
     usual = trained_by()
-    monkeypatch.setattr(loss, "CHUNK", 64)
+    monkeypatch.setattr(loss, "FEW", 1 / 2)
     monkeypatch.setattr(Permutation, "sample", Reversed.sample)
     names = [where for where, _ in trained_by().replaced]
     assert names == [
         "mnemoscope.tasks.permutation.Permutation.sample",
-        "mnemoscope.training.loss.CHUNK",
+        "mnemoscope.training.loss.FEW",
     ]
     monkeypatch.undo()
     assert trained_by() == usual
@@ -142,7 +142,7 @@ def test_a_changed_constant_or_method_is_another_program(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "name"),
     [
-        ("from mnemoscope.training import loss as at; at.CHUNK = 64", "training.loss.CHUNK"),
+        ("from mnemoscope.training import loss as at; at.FEW = 1 / 2", "training.loss.FEW"),
         (
             "from mnemoscope.probes import weight_memories as at; at.output_memory = print",
             "probes.weight_memories.output_memory",

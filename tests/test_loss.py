@@ -1,7 +1,8 @@
-"""The loss in chunks of long sequences: the same as the plain pass, whatever is read,
+"""The loss a few sequences at a time: the same as the plain pass, whatever is read,
 frozen or left out.
 """
 
+import dataclasses
 from functools import partial
 
 import jax
@@ -15,7 +16,8 @@ from tries import tries
 
 from mnemoscope.models import ModelConfig, forward, parameter_shapes
 from mnemoscope.models.activations import ACTIVATIONS
-from mnemoscope.models.rewrites import score_tables
+from mnemoscope.models.rewrites import score_tables, token_rows
+from mnemoscope.models.rewrites.choose import REWRITES
 from mnemoscope.tasks import Bigrams, Example
 from mnemoscope.theory.induction import simplified_model
 from mnemoscope.training import loss
@@ -36,12 +38,15 @@ shapes = st.fixed_dictionaries(
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def small_chunks():
-    """Two sequences a chunk: several chunks are added up, and some of them read few positions."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loss, "CHUNK", 2 * LENGTH)
-        yield
+def in_chunks(name, n_sequences=2):
+    """A rewrite that takes so few sequences at a time that several chunks are added up, and some of
+    them read few positions.
+    """
+    (rewrite,) = (each for each in REWRITES if each.name == name)
+    return dataclasses.replace(rewrite, tokens_at_once=n_sequences * LENGTH)
+
+
+SCORE_TABLES = in_chunks("score tables")
 
 
 def drawn(config, seed, share):
@@ -57,21 +62,31 @@ def drawn(config, seed, share):
     return params, (tokens, targets, weights)
 
 
-def both(config, params, example, still, few, dtype):
+class Sparse(Asking):
+    """Most sequences are said to read few positions."""
+
+    few: bool = True
+
+    @property
+    def sparse_loss(self):
+        return self.few
+
+
+def both(config, params, example, still, few, dtype, rewrite=SCORE_TABLES, read=()):
     """Loss and gradient by chunks and by the plain pass."""
     with jax.enable_x64(dtype is np.float64):
         params = {name: jnp.asarray(value, dtype) for name, value in params.items()}
         batch = Example(jnp.array(example[0]), jnp.array(example[1]), jnp.array(example[2], dtype))
         held = {name: value for name, value in params.items() if name in still}
         free = {name: value for name, value in params.items() if name not in still}
-        task = Asking(length=LENGTH)
+        task = Sparse(length=LENGTH, few=few, read=read)
 
         @jax.jit
         def routes(p):
             plain = jax.value_and_grad(
                 lambda p: loss.batch_loss(task, config, held | p, batch, rewrite=None)
             )
-            return loss._in_chunks(config, p, held, batch, few), plain(p)
+            return loss._in_chunks(task, config, p, held, batch, rewrite), plain(p)
 
         return [
             (float(x), np.concatenate([np.ravel(gradient[n]) for n in free]))
@@ -141,23 +156,26 @@ def test_a_batch_in_which_nothing_is_asked_has_no_loss(plain):
     params = {name: jnp.asarray(value, float) for name, value in params.items()}
     batch = Example(jnp.array(tokens), jnp.array(targets), jnp.zeros(weights.shape))
     task = Asking(read=(0, 3))
-    if plain:
-        route = jax.value_and_grad(lambda p: loss.batch_loss(task, config, p, batch, rewrite=None))
-    else:
-        route = partial(loss._in_chunks, config, frozen={}, batch=batch, few=True)
+
+    def route(p):
+        if plain:
+            return jax.value_and_grad(
+                lambda p: loss.batch_loss(task, config, p, batch, rewrite=None)
+            )(p)
+        return loss._in_chunks(Sparse(length=LENGTH), config, p, {}, batch, SCORE_TABLES)
+
     value, gradient = jax.jit(route)(params)
     assert float(value) == 0
     assert not any(np.any(g) for g in gradient.values())
 
 
-def test_any_rows_may_be_read():
+@pytest.mark.parametrize("read_logits", [score_tables.read_logits, token_rows.read_logits])
+def test_any_rows_may_be_read(read_logits):
     config = ModelConfig(d_model=8, n_heads=1, n_layers=2, d_mlp=5)
     params, (tokens, _, _) = drawn(config, 3, 1)
     params = {name: jnp.asarray(value, float) for name, value in params.items()}
     rows = np.random.default_rng(0).integers(0, LENGTH, (BATCH, 4))
-    found = jax.jit(partial(score_tables.read_logits, config))(
-        params, jnp.array(tokens), jnp.array(rows)
-    )
+    found = jax.jit(partial(read_logits, config))(params, jnp.array(tokens), jnp.array(rows))
     plain = jax.jit(lambda row: forward(config, params, row)[0])
     for b in range(BATCH):
         np.testing.assert_allclose(
@@ -166,10 +184,12 @@ def test_any_rows_may_be_read():
 
 
 def test_which_models_go_in_chunks(monkeypatch):
-    """One head and no norm, long sequences: chunks. Everything else: the loss as a whole."""
+    """Long sequences: chunks, by score tables for one head and no norm. What tables cover: the
+    loss as a whole.
+    """
     used = []
     monkeypatch.setattr(
-        loss, "_in_chunks", lambda *_, **__: used.append("chunks") or (jnp.zeros(()), {})
+        loss, "_in_chunks", lambda *given: used.append(given[5].name) or (jnp.zeros(()), {})
     )
     monkeypatch.setattr(loss, "batch_loss", lambda *_, **__: used.append("whole") or jnp.zeros(()))
     for task, config in (
@@ -184,4 +204,4 @@ def test_which_models_go_in_chunks(monkeypatch):
         }
         batch = Example(*jnp.zeros((2, 4, task.length), int), jnp.ones((4, task.length)))
         loss.loss_and_gradient(task, config, params, {}, batch)
-    assert used == ["chunks", "whole", "whole", "whole"]
+    assert used == ["score tables", "token rows", "token rows", "whole"]

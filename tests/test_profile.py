@@ -17,7 +17,13 @@ from test_train import SMALL
 
 from mnemoscope.cli import profiling
 from mnemoscope.core.errors import UserError
-from mnemoscope.models.rewrites import gpu_kernel, pair_tables, score_tables, token_counts
+from mnemoscope.models.rewrites import (
+    gpu_kernel,
+    pair_tables,
+    score_tables,
+    token_counts,
+    token_rows,
+)
 from mnemoscope.models.rewrites.choose import REWRITES
 from mnemoscope.report.profile_table import print_profile
 from mnemoscope.training import loss, profile
@@ -95,7 +101,7 @@ def test_every_stage_does_its_work():
         ("permutation, pair tables", "pair tables"),
         ("permutation, pair tables, two layers, pre", "pair tables"),
         ("bigrams, score tables in chunks", "score tables"),
-        ("bigrams, plain, two heads", "plain"),
+        ("bigrams, plain, two heads", "token rows"),
         ("facts, token counts", "token counts"),
         ("hops, early readout, schedule, watched", "early"),
     ],
@@ -115,6 +121,7 @@ def test_every_stage_takes_the_pass_that_training_takes(case, taken, monkeypatch
         "token counts": (token_counts, "last_logits"),
         "pair tables": (pair_tables, "read_logits"),
         "score tables": (score_tables, "read_logits"),
+        "token rows": (token_rows, "read_logits"),
         "plain": (loss, "plain_logits"),
         "early": (loss, "early_logits"),
     }
@@ -144,7 +151,7 @@ EARLY = "answers are read after earlier layers too"
         (
             "bigrams, plain, two heads",
             [
-                "Forward pass: plain.",
+                "Forward pass: token rows.",
                 NO_QUERY,
                 TOO_MANY,
                 "Not score tables: n_heads=2 (allowed: 1).",

@@ -21,7 +21,7 @@ from mnemoscope.models.rewrites.choose import REWRITES, choose_rewrite
 from mnemoscope.tasks import Example
 from mnemoscope.training.loss import batch_loss
 
-TOKEN_COUNTS, PAIR_TABLES, _ = REWRITES
+TOKEN_COUNTS, PAIR_TABLES, *_ = REWRITES
 
 
 @tries(8)

@@ -167,6 +167,8 @@ def _describe(row: "RunRow") -> tuple[str, str, str]:
             if "imported" in spec
             else f"{spec['steps']:,} x {spec['batch']}, lr {optimizer['lr']:g}"
         )
+        if "precision" in spec:
+            training += f", {spec['precision']}"
         return shape, " ".join([kind, *given]), training
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return "?", "its Spec cannot be read", "see 'mnemoscope check'"

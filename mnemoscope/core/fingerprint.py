@@ -42,6 +42,7 @@ TRAINING = (
     "models/initialize.py",
     "models/norms.py",
     "models/positions.py",
+    "models/precision.py",
     "models/rewrites",
     "models/shapes.py",
     "models/sites.py",

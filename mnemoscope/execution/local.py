@@ -147,6 +147,11 @@ def _train(
     behind = 0  # steps of the blocks that are finished
     while blocks:
         block = blocks.pop(0)
+        fitting = seeds_that_fit(spec, len(block))
+        if fitting < len(block):
+            _tell_of_cut(len(block), fitting)
+            blocks[:0] = contiguous_blocks(block, fitting)
+            continue
         began = time.monotonic()
         checkpointer = _checkpointer(store, spec, block)
         if sink:
@@ -181,9 +186,52 @@ def _halve_block(block: list[int], error: Exception) -> list[list[int]]:
     if len(block) == 1:
         raise UserError(f"one seed of this Spec does not fit the memory of {hardware()}") from error
     half = len(block) // 2
-    message = f"{len(block)} seeds at once do not fit the device's memory; going on with {half}"
-    warnings.warn(message, Notice, stacklevel=4)
+    _tell_of_cut(len(block), half)
     return [block[:half], block[half:]]
+
+
+def _tell_of_cut(n_seeds: int, fewer: int) -> None:
+    message = f"{n_seeds} seeds at once do not fit the device's memory; going on with {fewer}"
+    warnings.warn(message, Notice, stacklevel=5)
+
+
+def seeds_that_fit(spec: Spec, n_seeds: int) -> int:
+    """How many of so many seeds fit the device's memory at once, before any of it is tried.
+
+    What a training holds is the compiler's own count; of a training that is too large, it is taken
+    to be proportional to the seeds. All of them, where a device does not say how much it has.
+
+    Args:
+        spec: what is trained.
+        n_seeds: how many seeds are wanted at once.
+    """
+    free = free_memory()
+    if free is None:
+        return n_seeds
+    try:
+        needed = programs(spec, n_seeds).bytes_on_device
+    except jax.errors.JaxRuntimeError as error:
+        if OUT_OF_MEMORY not in str(error):
+            raise
+        return max(1, n_seeds // 2)  # too large even to compile
+    if needed is None or needed <= free:
+        return n_seeds
+    pieces = -(-needed // free)  # rounded up
+    return max(1, n_seeds // pieces)
+
+
+def free_memory() -> int | None:
+    """Bytes that every device has left for a training; None where one does not say.
+
+    A hundredth is left alone: an allocator cannot use every gap.
+    """
+    free: list[int] = []
+    for device in jax.local_devices():
+        stats = device.memory_stats()
+        if not stats or "bytes_limit" not in stats:
+            return None
+        free.append(stats["bytes_limit"] * 99 // 100 - stats.get("bytes_in_use", 0))
+    return max(1, min(free))
 
 
 def select(runs: Sequence[Run], seeds: tuple[int, ...]) -> Run:

@@ -56,6 +56,8 @@ def _describe_spec(spec: Spec) -> str:
     fields = spec.task.model_dump(exclude_none=True, exclude={"kind", "corpus"})
     task = ", ".join(f"{name} {value}" for name, value in fields.items())
     training = f"{spec.steps:,} steps of {spec.batch} sequences"
+    if spec.precision != "default":
+        training += f" in precision {spec.precision}"
     if spec.imported:
         training = "imported, not trained here"
     return f"{', '.join(parts)}; {spec.task.kind}: {task}; {training}."

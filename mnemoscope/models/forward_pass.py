@@ -15,6 +15,9 @@ act(x W_gate) * (x W_in) + b_in for hidden units. A parallel model gives attenti
 the same x and adds both. The kinds of activations, attention, norms and positions are tables beside
 this file.
 
+Parameters in bfloat16 (`mnemoscope.models.precision`) make a pass in it, but for norms, softmax and
+logits.
+
 Every named value passes through `site`, which applies the edits for that name and records the
 result: what the trace holds is what the rest of the computation used. Under `jit`, what is not
 asked for of the trace is not computed.
@@ -32,6 +35,7 @@ from mnemoscope.models.config import ModelConfig
 from mnemoscope.models.edits import Intervention, recorder
 from mnemoscope.models.norms import NORMS
 from mnemoscope.models.positions import POSITIONS
+from mnemoscope.models.precision import wide
 from mnemoscope.models.shapes import heads_of_qkv
 
 Site = Callable[[str, Array], Array]
@@ -195,15 +199,16 @@ def _may_see(config: ModelConfig, n_pos: int) -> Bool[Array, "1 pos key_pos"]:
 def _norm(run: _Pass, name: str, x: Float[Array, "pos d_model"]) -> Float[Array, "pos d_model"]:
     """The norm of this name; at `hook_normalized` its weights have not acted yet."""
     site = run.site
-    centered, scale = _center_and_measure(run.config, x)
+    centered, scale = _center_and_measure(run.config, wide(x))
     standard = centered / site(f"{name}.hook_scale", scale)
-    return run.weights_of_norm(name, site(f"{name}.hook_normalized", standard))
+    normalized = run.weights_of_norm(name, site(f"{name}.hook_normalized", standard))
+    return normalized.astype(x.dtype)
 
 
 def _norm_of_copies(run: _Pass, name: str, x: Float[Array, "pos head d_model"]) -> Array:
     """The same norm of a copy of the stream for each head; it has no sites."""
-    centered, scale = _center_and_measure(run.config, x)
-    return run.weights_of_norm(name, centered / scale)
+    centered, scale = _center_and_measure(run.config, wide(x))
+    return run.weights_of_norm(name, centered / scale).astype(x.dtype)
 
 
 def _center_and_measure(
@@ -225,7 +230,7 @@ def _embed(run: _Pass, tokens: Tokens) -> Float[Array, "pos d_model"]:
     added = POSITIONS[run.config.positions].added
     if added is None:
         return x
-    return x + run.site("hook_pos_embed", added(run.config, run.params, n_pos))
+    return x + run.site("hook_pos_embed", added(run.config, run.params, n_pos).astype(x.dtype))
 
 
 def _embedding(run: _Pass, tokens: Tokens) -> Float[Array, "pos d_model"]:
@@ -275,10 +280,11 @@ def _heads(
     kind = ATTENTION[config.attention]
     assert run.may_see is not None
     q, k, v = _queries_keys_values(run, block, seen, x)
-    scores = jnp.einsum("phe,khe->hpk", q, k) * (config.d_head**-0.5 if kind.is_scaled else 1.0)
+    products = wide(jnp.einsum("phe,khe->hpk", q, k))
+    scores = products * (config.d_head**-0.5 if kind.is_scaled else 1.0)
     scores = site(f"{attn}.hook_attn_scores", jnp.where(run.may_see, scores, kind.hidden))
     pattern = site(f"{attn}.hook_pattern", kind.pattern(scores))
-    z = site(f"{attn}.hook_z", jnp.einsum("hpk,khe->phe", pattern, v))
+    z = site(f"{attn}.hook_z", jnp.einsum("hpk,khe->phe", pattern.astype(v.dtype), v))
     # one product for all heads: each head's own share is needed only where it is asked for or
     # edited, and then what the edit changed is added
     w_o = run.params[f"{attn}.W_O"]
@@ -307,7 +313,8 @@ def _queries_keys_values(
     turned = POSITIONS[config.positions].turned
     if turned is not None:
         for name in "QK":
-            found[name] = site(f"{attn}.hook_rot_{name.lower()}", turned(config, found[name]))
+            rotated = turned(config, found[name]).astype(found[name].dtype)
+            found[name] = site(f"{attn}.hook_rot_{name.lower()}", rotated)
     # every key-value head serves a group of heads
     group = config.n_heads // config.n_key_value_heads
     k = jnp.repeat(found["K"], group, axis=1)
@@ -368,4 +375,4 @@ def _unembed(run: _Pass, x: Float[Array, "pos d_model"]) -> Logits:
 
 
 def _product_with_unembedding(run: _Pass, x: Float[Array, "pos d_model"]) -> Logits:
-    return x @ unembedding(run.config, run.params) + run.bias("unembed.b_U", 2)
+    return wide(x @ unembedding(run.config, run.params)) + run.bias("unembed.b_U", 2)

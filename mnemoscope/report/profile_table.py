@@ -24,6 +24,8 @@ def print_profile(console: Console, title: str, found: Profile) -> None:
         f"d_model {model.d_model}, heads {model.n_heads}, "
         f"layers {model.n_layers}, norm {model.norm}"
     )
+    if found.spec.precision != "default":
+        shape = f"{shape}, precision {found.spec.precision}"
     table = Table(
         "stage",
         "time a step",
@@ -56,14 +58,15 @@ def _passes(found: Profile) -> list[str]:
     """Which forward pass the training takes, and why it takes none of the others."""
     model = found.spec.model
     task = found.spec.task
-    taken = choose_rewrite(model, task)
+    precision = found.spec.precision
+    taken = choose_rewrite(model, task, precision)
     plain = "plain, read after each layer" if task.reads_early else "plain"
     lines = [f"Forward pass: {taken.name if taken else plain}."]
     for rewrite in REWRITES:
         if rewrite is taken:
             lines += _attention_of_pair_tables(found) if rewrite.name == "pair tables" else []
             continue
-        why_not = rewrite.why_not(model, task)
+        why_not = rewrite.why_not(model, task, precision)
         if why_not is None and taken is not None:
             why_not = f"{taken.name} come first"
         lines.append(f"Not {rewrite.name}: {why_not}.")

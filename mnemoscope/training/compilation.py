@@ -34,6 +34,8 @@ class Programs(NamedTuple):
     start: Callable[[Int[Array, "seed"]], State]
     # of (seeds, states, numbers of each seed's Spec), first step, last step
     advance: Callable[..., State]
+    # what `advance` holds on each device while it runs; None where the compiler does not say
+    bytes_on_device: int | None
 
 
 _programs: dict[tuple[Any, ...], Future[Programs]] = {}  # insertion order; the oldest goes first
@@ -107,4 +109,18 @@ def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
     step = jnp.zeros((), int)
     advance = jax.jit(for_each_seed(one_seed, mesh, lanes))
     lowered = advance.lower((ids, states, numbers), step, step)
-    return Programs(start=draw_start, advance=lowered.compile(compiler_options(mesh)))
+    compiled = lowered.compile(compiler_options(mesh))
+    return Programs(start=draw_start, advance=compiled, bytes_on_device=_bytes_of(compiled))
+
+
+def _bytes_of(compiled: jax.stages.Compiled) -> int | None:
+    """Arguments, results and whatever a program needs between them, by the compiler's own count.
+
+    What shares its memory with an argument is counted once.
+    """
+    found = compiled.memory_analysis()
+    if found is None:
+        return None
+    arguments = found.argument_size_in_bytes
+    results = found.output_size_in_bytes - found.alias_size_in_bytes
+    return arguments + results + found.temp_size_in_bytes

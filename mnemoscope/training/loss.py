@@ -18,14 +18,10 @@ import optax
 
 from mnemoscope.core.axes import Array, Float, Int, Params
 from mnemoscope.models import ModelConfig, early_logits
-from mnemoscope.models.rewrites import score_tables
+from mnemoscope.models.precision import Precision, lowered, products
 from mnemoscope.models.rewrites.choose import Rewrite, choose_rewrite, plain_logits
 from mnemoscope.tasks import Example, Task
 
-# Tokens worked on at once. One step of the simplified induction model (d=256, batch 512, 256
-# tokens) on one core takes 1.9 s with 8 sequences at a time, 2.5 with 4, 2.6 with 16 and with 32;
-# the plain pass 9.1 (jax 0.10.2)
-CHUNK = 2048
 # Of the positions: the rows computed for sequences that read no more, nine in ten of them in
 # `Bigrams`
 FEW = 3 / 8
@@ -58,12 +54,20 @@ def batch_loss(
     Args:
         task: says where the loss is read.
         config: the model.
-        params: its parameters.
+        params: its parameters, in the precision of the pass.
         batch: sequences, targets and weights, with a leading batch axis.
         rewrite: the pass to take, as `choose_rewrite` says; None: the plain one.
     """
-    if rewrite is not None and rewrite.in_chunks:
-        return _loss_in_chunks(config, params, batch, few=task.sparse_loss)
+    if rewrite is not None and rewrite.tokens_at_once is not None:
+        return _loss_in_chunks(task, config, params, batch, rewrite)
+    total = _total(batch.weights[:, np.array(task.loss_positions)])
+    return _loss_sum(task, config, params, batch, rewrite) / total
+
+
+def _loss_sum(
+    task: Task, config: ModelConfig, params: Params, batch: Example, rewrite: Rewrite | None
+) -> Float[Array, ""]:
+    """The weighted losses of some sequences, added up."""
     read = np.array(task.loss_positions)
     targets = batch.targets[:, read]
     if batch.layer is not None:
@@ -77,8 +81,7 @@ def batch_loss(
             each = cross_entropy(logits, targets.T, vocab_axis=0).T
         else:
             each = cross_entropy(logits, targets)
-    weights = batch.weights[:, read]
-    return (each * weights).sum() / _total(weights)
+    return (each * batch.weights[:, read]).sum()
 
 
 def _logits_after_layers(
@@ -95,7 +98,12 @@ def _logits_after_layers(
 
 
 def loss_and_gradient(
-    task: Task, config: ModelConfig, trained: Params, frozen: Params, batch: Example
+    task: Task,
+    config: ModelConfig,
+    trained: Params,
+    frozen: Params,
+    batch: Example,
+    precision: Precision = "default",
 ) -> tuple[Float[Array, ""], Params]:
     """The loss of a batch, and its gradient in the trained parameters.
 
@@ -105,87 +113,128 @@ def loss_and_gradient(
         trained: the parameters in which the gradient is taken.
         frozen: the others.
         batch: sequences, targets and weights, with a leading batch axis.
+        precision: in what logits and gradient are computed.
     """
-    rewrite = choose_rewrite(config, task)
-    if rewrite is not None and rewrite.in_chunks:
-        return _in_chunks(config, trained, frozen, batch, few=task.sparse_loss)
+    rewrite = choose_rewrite(config, task, precision)
+    with products(precision):
+        if rewrite is not None and rewrite.tokens_at_once is not None:
+            return _in_chunks(task, config, trained, frozen, batch, rewrite, precision)
 
-    def loss(trained: Params) -> Array:
-        return batch_loss(task, config, {**frozen, **trained}, batch, rewrite)
+        def loss(trained: Params) -> Array:
+            params = lowered({**frozen, **trained}, precision)
+            return batch_loss(task, config, params, batch, rewrite)
 
-    return jax.value_and_grad(loss)(trained)
+        return jax.value_and_grad(loss)(trained)
 
 
 # ---- a few sequences at a time
 
 
 def _in_chunks(
-    config: ModelConfig, trained: Params, frozen: Params, batch: Example, few: bool
+    task: Task,
+    config: ModelConfig,
+    trained: Params,
+    frozen: Params,
+    batch: Example,
+    rewrite: Rewrite,
+    precision: Precision = "default",
 ) -> tuple[Float[Array, ""], Params]:
     """The loss and its gradient, chunk by chunk."""
 
-    def of_chunk(width: int, part: Example) -> tuple[Array, Params]:
+    def of_chunk(width: int | None, part: Example) -> tuple[Array, Params]:
         def loss_sum(trained: Params) -> Array:
-            return _loss_sum(config, {**frozen, **trained}, part, width)
+            params = lowered({**frozen, **trained}, precision)
+            return _chunk_loss_sum(task, config, params, part, rewrite, width)
 
         return jax.value_and_grad(loss_sum)(trained)
 
     nothing = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, trained))
-    return _mean_over_chunks(batch, few, of_chunk, nothing)
+    return _mean_over_chunks(task, batch, rewrite, of_chunk, nothing)
 
 
 def _loss_in_chunks(
-    config: ModelConfig, params: Params, batch: Example, few: bool
+    task: Task, config: ModelConfig, params: Params, batch: Example, rewrite: Rewrite
 ) -> Float[Array, ""]:
     """The loss alone, chunk by chunk."""
 
-    def of_chunk(width: int, part: Example) -> Array:
-        return _loss_sum(config, params, part, width)
+    def of_chunk(width: int | None, part: Example) -> Array:
+        return _chunk_loss_sum(task, config, params, part, rewrite, width)
 
-    return _mean_over_chunks(batch, few, of_chunk, jnp.zeros(()))
+    return _mean_over_chunks(task, batch, rewrite, of_chunk, jnp.zeros(()))
 
 
-def _loss_sum(config: ModelConfig, params: Params, part: Example, width: int) -> Float[Array, ""]:
-    """The weighted losses of a chunk, added up, of which so many rows of each sequence are read."""
+def _chunk_loss_sum(
+    task: Task,
+    config: ModelConfig,
+    params: Params,
+    part: Example,
+    rewrite: Rewrite,
+    width: int | None,
+) -> Float[Array, ""]:
+    """The weighted losses of a chunk, added up.
+
+    Args:
+        task: says where the loss is read.
+        config: the model.
+        params: its parameters.
+        part: the sequences of the chunk.
+        rewrite: the pass to take.
+        width: how many rows of each sequence are computed, where each reads others; None: those at
+            the task's loss positions.
+    """
+    if width is None:
+        return _loss_sum(task, config, params, part, rewrite)
+    assert rewrite.row_logits is not None
     rows, weights = _read_rows(part.weights, width)
-    logits = score_tables.read_logits(config, params, part.tokens, rows)
+    logits = rewrite.row_logits(config, params, part.tokens, rows)
     targets = jnp.take_along_axis(part.targets, rows, axis=1)
     return (cross_entropy(logits, targets) * weights).sum()
 
 
 def _mean_over_chunks(
-    batch: Example, few: bool, of_chunk: Callable[[int, Example], Any], nothing: Any
+    task: Task,
+    batch: Example,
+    rewrite: Rewrite,
+    of_chunk: Callable[[int | None, Example], Any],
+    nothing: Any,
 ) -> Any:
     """What chunks add up to, by the sum of all weights.
 
-    Sequences come in the order of how many positions they read, some at a time; of each only as
-    many rows are computed as one of them reads.
+    Where most sequences read few positions, they come in the order of how many they read, and of
+    each only as many rows are computed as one of its chunk reads.
 
     Args:
+        task: says where the loss is read.
         batch: sequences, targets and weights.
-        few: whether most sequences read few positions.
+        rewrite: says how many tokens are worked on at once.
         of_chunk: what is added up, of a number of rows and a chunk.
         nothing: its zero.
     """
     n_sequences, length = batch.tokens.shape
-    order = jnp.argsort((batch.weights > 0).sum(axis=1))
-    chunk = _chunk_size(n_sequences, length)
-    chunks = jax.tree.map(lambda x: x[order].reshape(-1, chunk, length), batch)
-    widths = (int(length * FEW), length) if few else (length,)
+    assert rewrite.tokens_at_once is not None
+    chunk = _chunk_size(n_sequences, length, rewrite.tokens_at_once)
+    widths: tuple[int | None, ...] = (None,)
+    total = _total(batch.weights[:, np.array(task.loss_positions)])
+    if task.sparse_loss and rewrite.row_logits is not None:
+        order = jnp.argsort((batch.weights > 0).sum(axis=1))
+        batch = jax.tree.map(lambda x: x[order], batch)
+        widths = (int(length * FEW), None)
+    chunks = jax.tree.map(lambda x: x.reshape(-1, chunk, length), batch)
     branches = [partial(of_chunk, width) for width in widths]
 
     def add(sums: Any, part: Example) -> tuple[Any, None]:
         most_read = (part.weights > 0).sum(axis=1).max()
-        branch = sum((most_read > width).astype(int) for width in widths[:-1])
+        branch = sum((most_read > width).astype(int) for width in widths if width is not None)
         return jax.tree.map(jnp.add, sums, jax.lax.switch(branch, branches, part)), None
 
     sums, _ = jax.lax.scan(add, nothing, chunks)
-    return jax.tree.map(lambda x: x / _total(batch.weights), sums)
+    return jax.tree.map(lambda x: x / total, sums)
 
 
-def _chunk_size(n_sequences: int, length: int) -> int:
-    """How many sequences are worked on at once: the most that fit and divide the batch."""
-    most = min(max(1, CHUNK // length), n_sequences)
+def _chunk_size(n_sequences: int, length: int, tokens: int) -> int:
+    """How many sequences are worked on at once: the most of so many tokens that divide the
+    batch."""
+    most = min(max(1, tokens // length), n_sequences)
     return next(n for n in range(most, 0, -1) if n_sequences % n == 0)
 
 

@@ -23,6 +23,7 @@ from mnemoscope.core.axes import Array
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.seeds import device_mesh, for_each_seed, seeds_per_device, shard
 from mnemoscope.core.xla import compiler_options
+from mnemoscope.models.precision import lowered, products
 from mnemoscope.models.rewrites.choose import choose_rewrite
 from mnemoscope.training.compilation import numbers_by_seed, programs
 from mnemoscope.training.loss import batch_loss, loss_and_gradient
@@ -76,11 +77,15 @@ def _turn(stage: str, spec: Spec, world: object, key: Array, step: Array, state:
     # what was computed
     if stage == "loss":
         params = all_params(spec, state.trained, state.frozen)
-        rewrite = choose_rewrite(spec.model, spec.task)
-        value = batch_loss(spec.task, spec.model, params, batch, rewrite)
+        rewrite = choose_rewrite(spec.model, spec.task, spec.precision)
+        with products(spec.precision):
+            params = lowered(params, spec.precision)
+            value = batch_loss(spec.task, spec.model, params, batch, rewrite)
         return state._replace(trained=state.trained + 0.0 * value)
     trained = unravel_params(spec, state.trained)
-    gradient = loss_and_gradient(spec.task, spec.model, trained, state.frozen, batch)[1]
+    gradient = loss_and_gradient(
+        spec.task, spec.model, trained, state.frozen, batch, spec.precision
+    )[1]
     return state._replace(trained=state.trained + 0.0 * ravel_params(spec, gradient))
 
 

@@ -12,6 +12,7 @@ from mnemoscope.core.errors import unknown
 from mnemoscope.core.legacy import SPEC_NAMES
 from mnemoscope.core.strict import Strict
 from mnemoscope.models import ModelConfig, parameter_shapes
+from mnemoscope.models.precision import Precision
 from mnemoscope.tasks import AnyTask
 from mnemoscope.training.optimizers import SGD, Adam
 
@@ -22,7 +23,7 @@ class Spec(Strict):
     """Everything that decides a training but the seed: task, model, optimizer and length."""
 
     omit_if_default: ClassVar[frozenset[str]] = frozenset(
-        {"unfreeze_at", "metrics", "n_evals", "imported"}
+        {"unfreeze_at", "metrics", "n_evals", "imported", "precision"}
     )
 
     stored_names: ClassVar[Mapping[str, str]] = SPEC_NAMES
@@ -59,6 +60,11 @@ class Spec(Strict):
     n_evals: Annotated[int, Field(ge=0, le=100_000)] = 0
     """At how many evenly spaced steps, and at the start, `metrics` are read; 0 is at the
     snapshots."""
+
+    precision: Precision = "default"
+    """In what a step computes: `default`, float32 with products as the device multiplies (TF32 on
+    some GPUs); `highest`, float32 throughout; `bfloat16`, activations and products in bfloat16,
+    parameters, norms, softmax and loss in float32."""
 
     imported: str | None = None
     """The fingerprint of weights that came from elsewhere: such a Spec describes a model that was

@@ -187,7 +187,12 @@ def train_step(
     batch = draw(spec, world, data_key, step)
     trained, optimizer = order_after(batch.tokens, (state.trained, state.optimizer))
     loss, gradient_by_name = loss_and_gradient(
-        spec.task, spec.model, unravel_params(spec, trained), state.frozen, batch
+        spec.task,
+        spec.model,
+        unravel_params(spec, trained),
+        state.frozen,
+        batch,
+        spec.precision,
     )
     gradient = ravel_params(spec, gradient_by_name)
 
