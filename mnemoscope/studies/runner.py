@@ -51,7 +51,6 @@ SHARED = (
     "studies/evidence.py",
     "studies/measurement.py",
     "studies/bisection.py",
-    "studies/statistics.py",
 )
 
 FIXED = Plan()
