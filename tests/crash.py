@@ -21,6 +21,7 @@ import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from mnemoscope.store import RunRow, Store
 
@@ -66,16 +67,21 @@ def finish(command: tuple[str, ...], store: Path) -> float:
 
 
 def ledgers(store: Path) -> dict[str, object]:
-    """What the store's ledgers say, without the time at which they were finished
-    and the folder in their command.
+    """What the store's ledgers and evidence say, without the times at which it was measured
+    and the folder in their commands.
     """
     found = {}
     for path in sorted((store / "ledger").rglob("*.json")):
         body = json.loads(path.read_text())
-        if "claims" in body:
-            body = {key: value for key, value in body.items() if key not in ("finished", "command")}
-        found[path.relative_to(store).as_posix()] = body
+        found[path.relative_to(store).as_posix()] = _without(body, {"finished", "command", "date"})
     return found
+
+
+def _without(body: Any, keys: set[str]) -> Any:
+    """What was read from JSON without these keys, wherever they stand."""
+    if isinstance(body, dict):
+        return {key: _without(each, keys) for key, each in body.items() if key not in keys}
+    return [_without(each, keys) for each in body] if isinstance(body, list) else body
 
 
 def rows(store: Path) -> dict[str, RunRow]:

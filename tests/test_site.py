@@ -120,6 +120,8 @@ def test_every_series_of_every_claim_has_a_panel(study):
     )
     known = {test.claim.id for test in STUDIES[study].tests}
     assert set(drawn) <= known
+    if read_ledger(published_folder() / "full", study, "full").format == 1:
+        return  # 0.1 measured other things under the same ids
     for claim, series in found.items():
         by_seed = series.by_seed
         if by_seed:

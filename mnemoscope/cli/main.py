@@ -22,8 +22,7 @@ from mnemoscope.cli.studies import list_, run
 from mnemoscope.cli.visualize import explore, site
 from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.legacy import OPTION_NAMES
-from mnemoscope.studies.discover import LIBRARY, STUDIES, load_commands
-from mnemoscope.studies.folder import read_toml
+from mnemoscope.studies.discover import STUDIES, claim_ids, load_commands
 
 # without those that studies bring: `main` loads these when one of them is asked for
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -97,7 +96,7 @@ def all_commands() -> dict[str, Callable[..., None]]:
 def _first_steps() -> str:
     """What to begin with, on the first study and its first claim."""
     study = next(iter(STUDIES))
-    claim = next(iter(read_toml(f"{LIBRARY}.{study}", "claims.toml")))
+    claim = claim_ids(study)[0]
     return FIRST_STEPS.format(study=study, claim=claim)
 
 
