@@ -133,9 +133,13 @@ def dangers(tree):
             yield from (word.arg for word in node.keywords if word.arg == "allow_pickle")
 
 
+# a text is compiled there to be compared with what runs already, and what comes out never runs
+COMPARES = {HOME / "core/source.py": ["compile"]}
+
+
 @pytest.mark.parametrize("file", sorted(HOME.rglob("*.py")), ids=lambda f: str(f.relative_to(HOME)))
 def test_nothing_unpickles_or_evaluates(file):
-    assert list(dangers(ast.parse(file.read_text()))) == []
+    assert list(dangers(ast.parse(file.read_text()))) == COMPARES.get(file, [])
 
 
 def test_the_scan_can_fail():

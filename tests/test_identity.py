@@ -191,11 +191,14 @@ def test_what_trains_is_all_in_the_fingerprint():
     # types, how many devices there are, errors, this, and what shows or sends numbers
     core = (
         "axes",
+        "code_identity",
         "devices",
         "errors",
         "fingerprint",
         "import_record",
+        "kinds",
         "notebook",
+        "source",
         "strict",
         "theme",
     )

@@ -11,7 +11,7 @@ from test_identity_store import other_program
 from test_studies import Watch
 
 from mnemoscope.core import fingerprint
-from mnemoscope.core.fingerprint import code_of
+from mnemoscope.core.code_identity import code_of
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.runner import finding_key, judging_fingerprint, run_study

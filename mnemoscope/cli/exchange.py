@@ -211,7 +211,7 @@ def import_(
     row = keep(opened, run)
     print(
         f"Stored as {row.id}, loss {run.losses[0, 0]:.4f} on {run.spec.batch} sequences of "
-        f"{run.spec.task.kind}; look inside: mnemoscope explore {row.spec}"
+        f"{run.spec.task.kind_name()}; look inside: mnemoscope explore {row.spec}"
     )
 
 

@@ -15,16 +15,15 @@ import json
 import os
 import re
 import sys
-import types
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mnemoscope import __version__
+from mnemoscope.core.code_identity import code_of, inner_function
 from mnemoscope.core.import_record import AS_IMPORTED, names_of
+from mnemoscope.core.source import plain_tree
 from mnemoscope.core.strict import Strict
 
 PACKAGE = Path(__file__).parents[1]
@@ -54,6 +53,7 @@ TRAINING = (
     "training/loop.py",
     "core/legacy.py",
     "training/loss.py",
+    "training/metric.py",
     "training/metrics.py",
     "training/numbered.py",
     "training/optimizers.py",
@@ -73,40 +73,12 @@ HARMLESS = re.compile(r"--xla_(force_host_platform_device_count|cpu_multi_thread
 
 # ---- source
 
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-def _plain(node: Any) -> Any:
-    """A syntax tree as lists: names of nodes and their fields.
-
-    Docstrings are left out, those of fields too, and what a version of Python adds.
-    """
-    if isinstance(node, list):
-        return [_plain(each) for each in node]
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    fields = dict(ast.iter_fields(node))
-    if isinstance(node, DOCUMENTED):
-        fields["body"] = [part for part in node.body if not _is_docstring(part)]
-    kept = {}
-    for name, value in fields.items():
-        if value not in (None, []) and name != "kind":
-            kept[name] = _plain(value)
-    return [type(node).__name__, sorted(kept.items())]
-
-
-def _is_docstring(statement: ast.stmt) -> bool:
-    """Whether a statement is a text alone, which does nothing."""
-    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Constant):
-        return False
-    return isinstance(statement.value.value, str)
-
 
 @functools.cache  # as it was when it was first asked for: later edits are not what runs
 def _file_digest(file: Path) -> bytes:
     data = file.read_bytes()
     if file.suffix == ".py":
-        data = json.dumps(_plain(ast.parse(data))).encode()
+        data = json.dumps(plain_tree(ast.parse(data))).encode()
     return hashlib.sha256(data).digest()
 
 
@@ -121,142 +93,6 @@ def source_fingerprint(*parts: str) -> str:
         name = file.relative_to(PACKAGE).as_posix()
         digest.update(f"{name}\n".encode() + _file_digest(file))
     return digest.hexdigest()
-
-
-# ---- functions
-
-
-def _is_installed(module: str) -> bool:
-    """Whether a module is part of Python or of an installed package.
-
-    What it does is then told by a version.
-    """
-    root = module.split(".")[0]
-    if root in sys.stdlib_module_names or root == "mnemoscope":
-        return root != "__main__"
-    file = getattr(sys.modules.get(root), "__file__", None) or ""
-    return "site-packages" in file or "dist-packages" in file
-
-
-def _names(code: types.CodeType) -> set[str]:
-    """The global names that a code object and those inside it use."""
-    inner = [part for part in code.co_consts if isinstance(part, types.CodeType)]
-    return set(code.co_names).union(*(_names(part) for part in inner))
-
-
-def _code(code: types.CodeType, doc: str | None) -> Iterator[str]:
-    """What a code object does, as texts, without its docstring."""
-    yield code.co_code.hex()
-    yield repr((code.co_names, code.co_varnames, code.co_freevars))
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _code(constant, None)
-        elif constant is None or constant != doc:
-            yield repr(constant)
-
-
-def _function(thing: types.FunctionType, seen: set[int], ours: str) -> Iterator[str]:
-    """A function's code, defaults and closure, and the globals that it reaches."""
-    module = thing.__module__ or ""
-    ours_to_read = not _is_installed(module) or module.split(".")[0] == ours
-    if not ours_to_read:
-        # what wraps a function that is only named (a check of its types, say) is not read either
-        thing = inspect.unwrap(thing)
-    yield f"{module}.{thing.__qualname__}"
-    inside = [thing.__defaults__, thing.__kwdefaults__]
-    for cell in thing.__closure__ or ():
-        try:
-            inside.append(cell.cell_contents)
-        except ValueError:  # a name that is not bound yet
-            inside.append(None)
-    if ours_to_read:
-        yield from _code(thing.__code__, thing.__doc__)
-        reached = sorted(_names(thing.__code__) & thing.__globals__.keys())
-        inside += [(name, thing.__globals__[name]) for name in reached]
-    for part in inside:
-        yield from _describe(part, seen, ours)
-
-
-def _class(thing: type, seen: set[int], ours: str) -> Iterator[str]:
-    yield f"{thing.__module__}.{thing.__qualname__}"
-    if _is_installed(thing.__module__) and thing.__module__.split(".")[0] != ours:
-        return
-    for base in thing.__bases__:
-        yield from _describe(base, seen, ours)
-    for name, value in sorted(vars(thing).items()):
-        decides = callable(_inner(value)) or isinstance(value, int | float | str | tuple)
-        if decides and not name.startswith("__"):
-            yield name
-            yield from _describe(value, seen, ours)
-
-
-def _inner(thing: Any) -> Any:
-    """The function inside a property, a class or static method, or a jitted function.
-
-    A function that wraps another stays as it is: the other one is in its closure, and what it does
-    with it counts too.
-    """
-    if inspect.isfunction(thing):
-        return thing
-    thing = (
-        getattr(thing, "fget", None)
-        or getattr(thing, "__func__", None)
-        or getattr(thing, "func", None)
-        or thing
-    )
-    return inspect.unwrap(thing) if callable(thing) and not inspect.isfunction(thing) else thing
-
-
-def _describe(thing: Any, seen: set[int], ours: str) -> Iterator[str]:
-    """All that decides what a function, a class or a constant does, as texts."""
-    if isinstance(thing, str | bytes | int | float | complex | bool | None):
-        yield repr(thing)
-        return
-    if id(thing) in seen:
-        return
-    seen.add(id(thing))
-    if isinstance(thing, functools.partial):
-        for part in (thing.func, thing.args, thing.keywords):
-            yield from _describe(part, seen, ours)
-    elif inspect.ismethod(thing):
-        yield from _describe(thing.__func__, seen, ours)
-        yield from _describe(thing.__self__, seen, ours)
-    elif inspect.isfunction(function := _inner(thing)):
-        yield from _function(function, seen, ours)
-    elif inspect.isclass(thing):
-        yield from _class(thing, seen, ours)
-    elif inspect.ismodule(thing):
-        yield thing.__name__
-    elif isinstance(thing, tuple | list | set | frozenset):
-        is_ordered = isinstance(thing, tuple | list)
-        for part in thing if is_ordered else sorted(thing, key=repr):
-            yield from _describe(part, seen, ours)
-    elif isinstance(thing, dict):
-        for key, value in thing.items():
-            yield from _describe((key, value), seen, ours)
-    elif hasattr(thing, "shape") and hasattr(thing, "dtype"):
-        array = np.asarray(thing)
-        yield f"{array.dtype}{array.shape}{hashlib.sha256(array.tobytes()).hexdigest()}"
-    elif isinstance(thing, Strict):
-        yield f"{type(thing).__qualname__}{thing.canonical_json()}"
-    elif _is_installed(type(thing).__module__):
-        # an object of an installed class: what it holds is not ours to read
-        text = repr(thing)
-        yield type(thing).__qualname__ if " at 0x" in text else text
-    else:
-        yield from _describe(type(thing), seen, ours)
-        yield from _describe(vars(thing) if hasattr(thing, "__dict__") else repr(thing), seen, ours)
-
-
-def code_of(thing: Any) -> str:
-    """The hash of what a function does: its code, its helpers' and the constants they use.
-
-    Comments and docstrings do not count. Functions of installed packages are named, not read: they
-    have versions; only those of the package that the function itself is from are read.
-    """
-    root = (getattr(_inner(thing), "__module__", None) or "").split(".")[0]
-    ours = "" if root == "mnemoscope" else root
-    return hashlib.sha256("\n".join(_describe(thing, set(), ours)).encode()).hexdigest()[:16]
 
 
 # ---- what trains
@@ -277,7 +113,7 @@ def _decides(name: str, value: Any) -> bool:
     """Whether what stands under this name may decide a trained number."""
     _, _, member = name.rpartition(".")
     if member != name:  # of a class
-        return not member.startswith(("__", "_abc")) and callable(_inner(value))
+        return not member.startswith(("__", "_abc")) and callable(inner_function(value))
     if name.startswith("__") or inspect.ismodule(value):
         return False
     return callable(value) or isinstance(value, int | float | str | tuple)

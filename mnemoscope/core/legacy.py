@@ -28,6 +28,16 @@ METRIC_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     }
 )
 
+
+def metric_names(metrics: object) -> Mapping[str, str]:
+    """What a Spec's metrics read, by name, with the name that stored arrays have.
+
+    Args:
+        metrics: the field of the Spec.
+    """
+    return METRIC_NAMES.get(metrics, {}) if isinstance(metrics, str) else {}
+
+
 # What stands in the name of the file that has a ledger's plots: STUDY.pictures.json.
 PLOTS_FILE = "pictures"
 

@@ -68,14 +68,14 @@ _reading_stored: ContextVar[bool] = ContextVar("reading_stored", default=False)
 
 
 @cache
-def _allowed_classes(annotation: Any) -> tuple[type, ...]:
+def _allowed_classes(annotation: Any) -> "tuple[type[Strict], ...]":
     """The configuration classes that a field's type names, however deep."""
     if isinstance(annotation, type) and issubclass(annotation, Strict):
         return (annotation,)
     return tuple(cls for part in get_args(annotation) for cls in _allowed_classes(part))
 
 
-def _configurations(value: object) -> Iterator["Strict"]:
+def configurations_in(value: object) -> Iterator["Strict"]:
     """The configurations that a field holds, in tuples and dictionaries too."""
     parts: Iterable[object] = ()
     if isinstance(value, Strict):
@@ -85,7 +85,7 @@ def _configurations(value: object) -> Iterator["Strict"]:
     elif isinstance(value, tuple | list):
         parts = cast(Iterable[object], value)
     for part in parts:
-        yield from _configurations(part)
+        yield from configurations_in(part)
 
 
 class Strict(BaseModel):
@@ -160,10 +160,12 @@ class Strict(BaseModel):
 
     @model_serializer(mode="wrap")
     def _serialize(self, to_dict: Callable[[Any], dict[str, Any]], info: Any) -> dict[str, Any]:
-        fields = {
-            name: value for name, value in to_dict(self).items() if not self._is_omitted(name)
-        }
-        return self.to_stored(fields) if info.context == AS_STORED else fields
+        return self._write(to_dict(self), info)
+
+    def _write(self, fields: dict[str, Any], info: Any) -> dict[str, Any]:
+        """Fields as JSON has them: without those that say nothing, under the names asked for."""
+        said = {name: value for name, value in fields.items() if not self._is_omitted(name)}
+        return self.to_stored(said) if info.context == AS_STORED else said
 
     def _is_omitted(self, name: str) -> bool:
         """Whether a field is left out of the JSON: one that came later, and that says nothing."""
@@ -194,9 +196,9 @@ class Strict(BaseModel):
         It would have its parent's identity and stored runs.
         """
         for name, field in type(self).model_fields.items():
-            for value in _configurations(getattr(self, name)):
+            for value in configurations_in(getattr(self, name)):
                 allowed = _allowed_classes(field.annotation)
-                if type(value) not in allowed:
+                if not any(cls.accepts(value) for cls in allowed):
                     names = ", ".join(cls.__name__ for cls in allowed)
                     raise ValueError(
                         f"{name}: {type(value).__name__} is a class of its own, whose runs could "
@@ -204,6 +206,11 @@ class Strict(BaseModel):
                         f"allowed: {names}"
                     )
         return self
+
+    @classmethod
+    def accepts(cls, value: "Strict") -> bool:
+        """Whether a field of this type takes an object; one of a subclass is another thing."""
+        return type(value) is cls
 
     def canonical_json(self) -> str:
         """The same text for the same configuration on every machine.

@@ -77,14 +77,14 @@ def _check_shapes(model: Transformer, like: Spec, shapes: Mapping[str, tuple[int
         came = model.params[name].shape
         if came != shape:
             raise UserError(
-                f"{name!r} has shape {came}; the task {task.kind!r} of that run has "
+                f"{name!r} has shape {came}; the task {task.kind_name()!r} of that run has "
                 f"{task.d_vocab} tokens, {task.n_ctx} positions and {task.d_vocab_out} answers, "
                 f"which make it {shape}"
             )
     if model.n_ctx is not None and model.n_ctx < task.n_ctx:
         raise UserError(
             f"the model takes prompts of at most {model.n_ctx} tokens; those of the task "
-            f"{task.kind!r} of that run have {task.n_ctx}"
+            f"{task.kind_name()!r} of that run have {task.n_ctx}"
         )
 
 

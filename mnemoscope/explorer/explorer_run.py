@@ -60,7 +60,7 @@ def _describe_spec(spec: Spec) -> str:
         training += f" in precision {spec.precision}"
     if spec.imported:
         training = "imported, not trained here"
-    return f"{', '.join(parts)}; {spec.task.kind}: {task}; {training}."
+    return f"{', '.join(parts)}; {spec.task.kind_name()}: {task}; {training}."
 
 
 def _unusual_fields(model: ModelConfig) -> list[str]:

@@ -19,7 +19,7 @@ from safetensors.numpy import load, save
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TrainedBy
-from mnemoscope.core.legacy import METRIC_NAMES
+from mnemoscope.core.legacy import metric_names
 from mnemoscope.store import files
 from mnemoscope.store.checksums import row_checksum, sha256
 
@@ -146,7 +146,7 @@ def cover(rows: list[RunRow], seeds: Sequence[int]) -> tuple[list[RunRow], list[
 def arrays_of(run: "Run") -> dict[str, np.ndarray]:
     """A run as named arrays, the way a file holds it."""
     arrays = {f"snapshots/{name}": array for name, array in run.snapshots.items()}
-    stored_names = METRIC_NAMES.get(run.spec.metrics or "", {})
+    stored_names = metric_names(run.spec.metrics)
     for name, array in run.metrics.items():
         arrays[f"observed/{stored_names.get(name, name)}"] = array
     arrays["loss_steps"] = run.loss_steps
@@ -177,7 +177,7 @@ def run_of(
         found = [name for name in arrays if name.startswith(prefix)]
         return {name.removeprefix(prefix): arrays[name] for name in found}
 
-    stored_names = METRIC_NAMES.get(spec.metrics or "", {})
+    stored_names = metric_names(spec.metrics)
     names = {stored: name for name, stored in stored_names.items()}
     return Run(
         spec=spec,

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from mnemoscope.core.fingerprint import PACKAGE, code_of, source_fingerprint, trained_by
+from mnemoscope.core.code_identity import code_of
+from mnemoscope.core.fingerprint import PACKAGE, source_fingerprint, trained_by
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.strict import Strict
 from mnemoscope.execution.local import load_or_train, precompile

@@ -5,16 +5,16 @@ which mappings are held out). Because it is an array argument and not a constant
 different worlds train side by side in one compiled loop, and an interval over seeds covers the luck
 of the world as well as that of the weights.
 
-To add a task: a subclass of `Task` with a `kind` of its own, listed in `AnyTask` of
-`tasks/__init__.py`.
+To add a task: a subclass of `Task` with a `kind` of its own, in a file anywhere. It needs
+`d_vocab`, `n_ctx` and `sample`; the rest, where there is something to say.
 """
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray, Tokens
 from mnemoscope.core.errors import in_one_line
-from mnemoscope.core.strict import Strict
+from mnemoscope.core.kinds import Kind
 
 World = Any  # a pytree of arrays; each task names its own
 
@@ -39,8 +39,10 @@ class Example(NamedTuple):
         return in_one_line(type(self).__name__, self._asdict())
 
 
-class Task(Strict):
+class Task(Kind):
     """A distribution over sequences whose exact answers are known."""
+
+    family: ClassVar[str] = "task"
 
     @property
     @abstractmethod
@@ -85,9 +87,9 @@ class Task(Strict):
         """Each token as a person writes it."""
         return tuple(map(str, range(self.d_vocab)))
 
-    @abstractmethod
     def world(self, *, key: PRNGKeyArray) -> World:
-        """Draw what stays fixed for a whole run."""
+        """Draw what stays fixed for a whole run; nothing, unless a task hides something."""
+        return ()
 
     def at_step(self, world: World, step: Int[Array, ""]) -> World:
         """The world as `sample` finds it at a step of training; always the same, unless a task has

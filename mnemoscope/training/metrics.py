@@ -19,21 +19,24 @@ probabilities of one fact.
 contexts.
 """
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, cast
 
 import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int
+from mnemoscope.core.errors import UserError
+from mnemoscope.core.kinds import find_kind
 from mnemoscope.models import ModelConfig, Transformer
 from mnemoscope.models.rewrites.choose import read_logits
 from mnemoscope.probes import weight_memories
 from mnemoscope.probes.distraction import distraction, require_parts
 from mnemoscope.probes.hop_accuracy import by_level
-from mnemoscope.tasks import SHOWN, Bigrams, Facts, FactWorld, Hops, HopWorld, World
+from mnemoscope.tasks import SHOWN, Bigrams, Facts, FactWorld, Hops, HopWorld, Task, World
 from mnemoscope.training.loop import Observe
 from mnemoscope.training.loss import cross_entropy
+from mnemoscope.training.metric import AnyMetrics, Metric
 from mnemoscope.training.spec import Spec
 
 SAMPLE = 64  # sequences
@@ -42,17 +45,34 @@ NOISE_DRAWS = 8  # contexts in which each fact is read
 
 
 def metrics_of(spec: Spec) -> Observe | None:
-    """The function that a Spec's `metrics` names, for `fit`."""
-    if spec.metrics is None:
+    """The function that reads everything that a Spec's `metrics` name, for `fit`."""
+    chosen = list_metrics(spec.metrics)
+    if not chosen:
         return None
     task = spec.task
-    probe = PROBES[spec.metrics]
-    if task.kind != probe.kind:
-        raise ValueError(
-            f"metrics={spec.metrics!r} reads the task {probe.kind!r}, got {task.kind!r}"
-        )
-    probe.require(spec.model)
-    return lambda model, world: probe.read(task, model, world)
+    for each in chosen:
+        each.require(task, spec.model)
+
+    def observe(model: Transformer, world: World) -> Mapping[str, Array]:
+        found: dict[str, Array] = {}
+        for each in chosen:
+            for name, value in each(task, model, world).items():
+                if name in found:
+                    raise UserError(f"two metrics of one Spec read {name!r}; allowed: one of them")
+                found[name] = value
+        return found
+
+    return observe
+
+
+def list_metrics(named: AnyMetrics) -> tuple[Metric, ...]:
+    """The metrics that a Spec's field `metrics` holds."""
+    if named is None:
+        return ()
+    each = named if isinstance(named, tuple) else (named,)
+    return tuple(
+        cast(Metric, find_kind("metric", one)()) if isinstance(one, str) else one for one in each
+    )
 
 
 def bigrams(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Float[Array, ""]]:
@@ -178,30 +198,68 @@ def noise(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Float
     return distraction(task, model, SAMPLE)
 
 
-def _require_memories(config: ModelConfig) -> None:
-    """Raise where memories are read that are not the products which the reader takes them for."""
-    if weight_memories.has_two_heads(config):
-        weight_memories.require_memories(config)
+# ---- the kinds
 
 
-def _any_model(config: ModelConfig) -> None:
-    """Nothing: logits alone are read."""
+def _require_kind(metric: Metric, task: Task, kind: str) -> None:
+    """Raise unless a task is of the kind that a metric reads."""
+    if task.kind_name() != kind:
+        raise UserError(
+            f"metrics={metric.kind_name()!r} reads the task {kind!r}, got {task.kind_name()!r}"
+        )
 
 
-class Probe(NamedTuple):
-    """What a Spec's `metrics` names."""
+class BigramMetrics(Metric):
+    """Accuracy and loss by role, and what two heads attend to and hold."""
 
-    kind: str
-    """The kind of task that is read."""
-    read: Callable[..., Mapping[str, Array]]
-    """The probe, of the task, a model and its world."""
-    require: Callable[[ModelConfig], None] = _any_model
-    """Raises for a model that it cannot read."""
+    kind: Literal["bigrams"] = "bigrams"
+    """The name of this metric in files."""
+
+    def require(self, task: Task, config: ModelConfig) -> None:
+        _require_kind(self, task, "bigrams")
+        if weight_memories.has_two_heads(config):
+            # memories are read as products, which they must be
+            weight_memories.require_memories(config)
+
+    def read(self, task: Any, model: Transformer, world: World) -> Mapping[str, Array]:
+        return bigrams(task, model, world)
 
 
-PROBES: dict[str, Probe] = {
-    "bigrams": Probe("bigrams", bigrams, _require_memories),
-    "facts": Probe("facts", facts),
-    "noise": Probe("bigrams", noise, require_parts),
-    "hops": Probe("hops", hops),
-}
+class FactMetrics(Metric):
+    """Losses by what is shown, and what is answered."""
+
+    kind: Literal["facts"] = "facts"
+    """The name of this metric in files."""
+
+    def require(self, task: Task, config: ModelConfig) -> None:
+        _require_kind(self, task, "facts")
+
+    def read(self, task: Any, model: Transformer, world: World) -> Mapping[str, Array]:
+        return facts(task, model, world)
+
+
+class NoiseMetrics(Metric):
+    """Who says the noise token and who the right one."""
+
+    kind: Literal["noise"] = "noise"
+    """The name of this metric in files."""
+
+    def require(self, task: Task, config: ModelConfig) -> None:
+        _require_kind(self, task, "bigrams")
+        require_parts(config)
+
+    def read(self, task: Any, model: Transformer, world: World) -> Mapping[str, Array]:
+        return noise(task, model, world)
+
+
+class HopMetrics(Metric):
+    """Accuracy for each number of hops."""
+
+    kind: Literal["hops"] = "hops"
+    """The name of this metric in files."""
+
+    def require(self, task: Task, config: ModelConfig) -> None:
+        _require_kind(self, task, "hops")
+
+    def read(self, task: Any, model: Transformer, world: World) -> Mapping[str, Array]:
+        return hops(task, model, world)

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from mnemoscope.core.axes import Array
-from mnemoscope.core.strict import Strict
+from mnemoscope.core.kinds import Kind
 
 Numbers = Mapping[str, Any]  # by field: a number, or the numbers of a configuration inside
 Number = int | float | Array | np.ndarray
@@ -25,7 +25,7 @@ Number = int | float | Array | np.ndarray
 N = TypeVar("N", bound="Numbered")
 
 
-class Numbered(Strict):
+class Numbered(Kind):
     """A configuration that hands its numbers to a compiled program as arguments."""
 
     structure: ClassVar[frozenset[str]] = frozenset()
@@ -63,7 +63,7 @@ class Numbered(Strict):
 
     def compile_key(self) -> tuple[Any, ...]:
         """What a program depends on: the class, and every field but the numbers."""
-        key: list[Any] = [type(self)]
+        key: list[Any] = [type(self), self.code()]
         for name in type(self).model_fields:
             value = getattr(self, name)
             if isinstance(value, Numbered):

@@ -17,6 +17,7 @@ import optax  # pyright: ignore[reportMissingTypeStubs] (it has types, and does 
 from pydantic import Field
 
 from mnemoscope.core.axes import Array, Float, Int
+from mnemoscope.core.kinds import any_kind
 from mnemoscope.training.numbered import Number, Numbered, as_float
 from mnemoscope.training.schedules import AnySchedule, Constant, find_schedule
 
@@ -27,6 +28,8 @@ Steps = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 class Optimizer(Numbered):
     """What every optimizer has: a rate that may change over the steps, and a direction."""
+
+    family: ClassVar[str] = "optimizer"
 
     omit_if_default = frozenset({"schedule", "warmup", "clip"})
 
@@ -126,6 +129,9 @@ class SGD(Optimizer):
         if self.uses("momentum"):
             parts.append(optax.trace(self.momentum))
         return optax.chain(*parts)
+
+
+AnyOptimizer = Annotated[Optimizer, *any_kind(Optimizer)]
 
 
 def scale_by_means(

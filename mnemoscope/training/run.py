@@ -114,16 +114,16 @@ class Run:
         if not same.all():
             seed = self.seeds[rows[int(same.argmin())]]
             raise UserError(
-                f"the world that {self.spec.task.kind!r} draws for seed {seed} now is not the one "
-                f"it was trained in (Spec {self.spec.digest()}, "
+                f"the world that {self.spec.task.kind_name()!r} draws for seed {seed} now is not "
+                f"the one it was trained in (Spec {self.spec.digest()}, "
                 f"{', '.join(describe_origins(self.origins))}); "
                 "'mnemoscope runs --delete' and train again"
             )
 
     def __repr__(self) -> str:
         return (
-            f"<Run of {self.spec.task.kind}: {len(self.seeds)} seeds, {self.spec.steps:,} steps of "
-            f"{self.spec.batch}, {self.finished.sum()} finished; "
+            f"<Run of {self.spec.task.kind_name()}: {len(self.seeds)} seeds, "
+            f"{self.spec.steps:,} steps of {self.spec.batch}, {self.finished.sum()} finished; "
             f"loss {self.losses[:, -1].mean():.4g}, {len(self.spec.snapshot_steps())} snapshots>"
         )
 

@@ -10,13 +10,13 @@ Spec a schedule's name alone stands for it with everything at its default.
 """
 
 from abc import abstractmethod
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax.numpy as jnp
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from mnemoscope.core.axes import Array, Float, Int
-from mnemoscope.core.errors import unknown
+from mnemoscope.core.kinds import any_kind
 from mnemoscope.training.numbered import Number, Numbered, as_float
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -24,6 +24,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 class Schedule(Numbered):
     """The share of the learning rate at each step."""
+
+    family: ClassVar[str] = "schedule"
 
     @abstractmethod
     def share(self, step: Int[Array, ""] | int, steps: Number) -> Float[Array, ""]:
@@ -90,36 +92,37 @@ class WarmupStableDecay(Schedule):
         return _between(jnp.minimum(1.0, left / self.decay), self.end)
 
 
-ScheduleName = Literal["constant", "linear", "cosine", "warmup-stable-decay"]
-# those with fields of their own; all others are written by their name
-WrittenOut = Linear | Cosine | WarmupStableDecay
-SCHEDULES: dict[str, type[Schedule]] = {
-    cls.model_fields["kind"].default: cls for cls in (Constant, *get_args(WrittenOut))
+# of these the name alone stands in files, where everything is at its default
+NAMED: dict[str, type[Schedule]] = {
+    cls.kind_name(): cls for cls in (Constant, Linear, Cosine, WarmupStableDecay)
 }
 
 
 def find_schedule(name_or_schedule: str | Schedule) -> Schedule:
     """The schedule that a field of an optimizer means."""
     if isinstance(name_or_schedule, str):
-        return SCHEDULES[name_or_schedule]()
+        return NAMED[name_or_schedule]()
     return name_or_schedule
 
 
-def _shortest(value: Any) -> Any:
-    """A schedule of which everything is at its default, by its name: one identity for both."""
-    if isinstance(value, dict):
-        fields = cast(dict[str, Any], value)
-        kind = str(fields.get("kind", ""))
-        value = SCHEDULES[kind](**fields) if kind in SCHEDULES else kind
-    if isinstance(value, str) and value not in SCHEDULES:
-        raise ValueError(unknown("schedule", value, SCHEDULES))
-    for name, cls in SCHEDULES.items():
-        if type(value) is cls and value == cls():
-            return name
-    return value
+def _by_name_if_short(schedule: Schedule) -> str | Schedule:
+    """A schedule of ours with everything at its default, by its name: one identity for both."""
+    kind = schedule.kind_name()
+    is_default = NAMED.get(kind) is type(schedule) and schedule == NAMED[kind]()
+    return kind if is_default else schedule
 
 
-AnySchedule = Annotated[ScheduleName | WrittenOut, BeforeValidator(_shortest)]
+def _from_name(value: Any) -> Any:
+    """A schedule's name as its fields."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+AnySchedule = Annotated[
+    Schedule | str,
+    AfterValidator(_by_name_if_short),
+    *any_kind(Schedule),
+    BeforeValidator(_from_name),
+]
 
 
 def share_behind(step: Int[Array, ""] | int, steps: Number) -> Float[Array, ""]:

@@ -9,12 +9,14 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from mnemoscope.core.errors import unknown
+from mnemoscope.core.kinds import codes_in
 from mnemoscope.core.legacy import SPEC_NAMES
 from mnemoscope.core.strict import Strict
 from mnemoscope.models import ModelConfig, parameter_shapes
 from mnemoscope.models.precision import Precision
 from mnemoscope.tasks import AnyTask
-from mnemoscope.training.optimizers import SGD, Adam
+from mnemoscope.training.metric import AnyMetrics
+from mnemoscope.training.optimizers import Adam, AnyOptimizer
 
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]  # steps are counted in 32 bits
 
@@ -37,7 +39,7 @@ class Spec(Strict):
     model: ModelConfig = ModelConfig()
     """What learns it."""
 
-    optimizer: Annotated[Adam | SGD, Field(discriminator="kind")] = Adam()
+    optimizer: AnyOptimizer = Adam()
     """How gradients become changes."""
 
     steps: Positive = 2000
@@ -53,9 +55,9 @@ class Spec(Strict):
     """Parameters that are held back for a while: (name or pattern, step) leaves them as they were
     drawn before that step."""
 
-    metrics: Literal["bigrams", "facts", "noise", "hops"] | None = None
-    """The probes (`mnemoscope.training.metrics`) that read the model while it trains; probes that
-    change what they read get a new name."""
+    metrics: AnyMetrics = None
+    """What reads the model while it trains: a metric or several, those of
+    `mnemoscope.training.metrics` by their names."""
 
     n_evals: Annotated[int, Field(ge=0, le=100_000)] = 0
     """At how many evenly spaced steps, and at the start, `metrics` are read; 0 is at the
@@ -128,4 +130,4 @@ class Spec(Strict):
                 "n_evals": 0,
             }
         )
-        return shape, self.optimizer.compile_key()
+        return shape, self.optimizer.compile_key(), codes_in(self)

@@ -27,13 +27,14 @@ def seed_keys(seed: int | Int[Array, ""]) -> Key[Array, "3"]:
 
 def draw_worlds(task: Task, seeds: Int[Array, "seed"]) -> World:
     """Each seed's world, with a leading seed axis."""
-    # what was put in the place of our functions is part of the key under which jit keeps a program
-    return _draw_worlds(task, seeds, list_replaced())
+    # what was put in the place of our functions, or of a task's helpers, is part of the key under
+    # which jit keeps a program
+    return _draw_worlds(task, seeds, (task.code(), list_replaced()))
 
 
-@partial(jax.jit, static_argnames=("task", "replaced"))
+@partial(jax.jit, static_argnames=("task", "code"))
 def _draw_worlds(
-    task: Task, seeds: Int[Array, "seed"], replaced: tuple[tuple[str, str], ...]
+    task: Task, seeds: Int[Array, "seed"], code: tuple[str, tuple[tuple[str, str], ...]]
 ) -> World:
     return jax.vmap(lambda seed: task.world(key=seed_keys(seed)[0]))(seeds)
 

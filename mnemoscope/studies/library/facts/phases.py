@@ -26,7 +26,7 @@ class Phases(NamedTuple):
 
 def _task(run: Run) -> Facts:
     if not isinstance(run.spec.task, Facts):
-        raise ValueError(f"phases are those of the task 'facts', got {run.spec.task.kind!r}")
+        raise ValueError(f"phases are those of the task 'facts', got {run.spec.task.kind_name()!r}")
     return run.spec.task
 
 

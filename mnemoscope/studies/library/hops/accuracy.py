@@ -22,7 +22,7 @@ def named(hops: int) -> str:
 def task_of(run: Run) -> Hops:
     """The run's task, which must be hops."""
     if not isinstance(run.spec.task, Hops):
-        raise ValueError(f"this reads runs of the task 'hops', got {run.spec.task.kind!r}")
+        raise ValueError(f"this reads runs of the task 'hops', got {run.spec.task.kind_name()!r}")
     return run.spec.task
 
 
