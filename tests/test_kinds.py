@@ -176,7 +176,7 @@ def test_an_unknown_kind_says_what_would_bring_it_and_is_not_damaged(store):
     with pytest.raises(UserError, match="package 'echoes' would bring it: --plugin echoes"):
         Spec.model_validate_json(text)
     edited = SPEC.canonical_json().replace(Echo.code(), "0123456789abcdef")
-    with pytest.raises(UserError, match="was of code 0123456789abcdef and is of .* now"):
+    with pytest.raises(UserError, match=r"was of code 0123456789abcdef and is of .* now"):
         Spec.model_validate_json(edited)
 
 
