@@ -211,7 +211,10 @@ def _remember_files(cls: type) -> None:
     """Keep the texts that a class rests on as they are now, before somebody edits them."""
     members = [inner_function(value) for value in vars(cls).values()]
     functions = [each for each in members if inspect.isfunction(each)]
-    helpers = [value for each in functions for value in each.__globals__.values()]
-    for each in (*functions, *map(inner_function, helpers)):
-        if inspect.isfunction(each) and not is_installed(each.__module__ or ""):
-            remember_file(each.__code__)
+    reachable = functions.copy()
+    for names in {id(each.__globals__): each.__globals__ for each in functions}.values():
+        helpers = map(inner_function, names.copy().values())
+        reachable += [each for each in helpers if inspect.isfunction(each)]
+    read = [each for each in reachable if not is_installed(each.__module__ or "")]
+    for file in {each.__code__.co_filename for each in read}:
+        remember_file(file)

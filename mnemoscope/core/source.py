@@ -64,11 +64,15 @@ def _is_docstring(statement: ast.stmt) -> bool:
     return isinstance(statement.value.value, str)
 
 
-def remember_file(code: types.CodeType) -> None:
-    """Keep the text of a code object's file as it is now."""
-    text = _read(code.co_filename)
+def remember_file(file: str) -> None:
+    """Keep the text of a file, or of a notebook's cell, as it is now.
+
+    Args:
+        file: as the code objects that were made from it name it.
+    """
+    text = _read(file)
     if text:
-        _remembered[code.co_filename] = text
+        _remembered[file] = text
 
 
 def text_of(code: types.CodeType) -> Text | None:
