@@ -64,6 +64,11 @@ def test_the_same_verdicts(compared):
     assert "40 of 40" in out  # the same seeds say the same
 
 
+def test_a_verdict_that_is_firm_is_called_so(compared):
+    _, out = compared({"W1": record(40, 40)}, {"W1": record(128, 128)})
+    assert out.count("reproduced, firm") == 1
+
+
 def test_another_verdict_is_named_and_is_the_exit_code(compared):
     code, out = compared({"W1": record(40, 40)}, {"W1": record(0, 40)})
     assert code == 1

@@ -98,6 +98,15 @@ def test_attention_is_drawn_as_dark_as_it_is():
     ]
 
 
+def test_a_verdict_that_is_firm_is_called_so():
+    book = read_ledger(published_folder() / "full", "hops", "full")
+    assert book is not None
+    assert ", firm" not in book._repr_html_()
+    firm = book.claims[0].model_copy(update={"firm": True})
+    assert ">reproduced, firm</b>" in firm._repr_html_()
+    assert ">reproduced, firm</b>" in book.model_copy(update={"claims": (firm,)})._repr_html_()
+
+
 def test_what_comes_from_outside_is_no_markup():
     bad = '<script>alert("x")</script>'
     book = read_ledger(published_folder() / "full", "hops", "full")

@@ -1,6 +1,8 @@
 """What is shown of work that takes longer than a moment, read off a terminal that is a text."""
 
 import io
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
@@ -10,6 +12,8 @@ from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
 from mnemoscope.report import progress
 from mnemoscope.report.progress import Working
+from mnemoscope.report.study_progress import Live
+from mnemoscope.studies.study import Condition
 from mnemoscope.tasks import Permutation
 from mnemoscope.training.spec import Spec
 
@@ -57,3 +61,22 @@ def test_training_again_moves_the_line(option, store, monkeypatch):
     assert heard
     assert heard == sorted(heard)
     assert heard[-1] == 1
+
+
+def test_what_a_study_is_about_to_do_is_counted():
+    file = io.StringIO()
+    with Live(Console(file=file), "mine (quick)") as live:
+        live.plan({"a": Condition(SPEC, 2)}, 1)
+    assert "mine (quick): 1 condition to train or find, 1 claim to judge." in file.getvalue()
+    with Live(Console(file=file), "mine (quick)") as live:
+        live.plan({"a": Condition(SPEC, 2), "b": Condition(SPEC, 2)}, 3)
+    assert "2 conditions to train or find, 3 claims to judge." in file.getvalue()
+
+
+def test_a_line_on_work_loads_no_training_and_no_verdicts():
+    code = "import sys, mnemoscope.explorer, mnemoscope.report.progress; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ours = [name for name in done.stdout.split() if name.startswith("mnemoscope.")]
+    assert "mnemoscope.explorer.pack" in ours
+    parts = ("mnemoscope.verdicts", "mnemoscope.models.rewrites", "mnemoscope.execution.")
+    assert [name for name in ours if name.startswith(parts)] == []

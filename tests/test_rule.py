@@ -222,6 +222,17 @@ def test_the_sentence_names_what_holds_and_what_fails():
     )
 
 
+def test_what_stands_beside_does_not_say_what_would_decide():
+    beside = {**SHARE, "name": "second", "role": "beside", "says": "{value} do it too"}
+    claim = claim_of({**SHARE, "says": "{value} do it"}, beside)
+    entry = make_entry(claim, record_of({"share": hits(8, 8), "second": hits(7, 8)}))
+    assert entry.sentence == ("100% (8 of 8 do; 35 would decide) do it. 87.5% (8 units) do it too.")
+    assert [part.number() for part in entry.parts] == ["1 (8 of 8 do; 35 would decide)", "0.875"]
+    nothing = make_entry(claim, record_of({"share": hits(8, 8), "second": [np.inf] * 8}))
+    assert "nothing (8 of 8 have no finite value) do it too" in nothing.sentence
+    assert "8 of 8 have no finite value" in nothing.parts[1].number()
+
+
 # ---- criteria
 
 

@@ -68,6 +68,8 @@ def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
         for entry in book.claims if book else ():
             assert f'class="verdict {entry.verdict}"' in pages[f"{name}.html"]
         assert escape(load_page(study).question[:40]) in pages[f"{name}.html"]
+        is_old = book is not None and book.format == 1
+        assert ("by version 0.1, on its number" in pages[f"{name}.html"]) == is_old
     assert "does not hold" in pages["walk.html"]
 
 

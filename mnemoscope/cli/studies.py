@@ -11,14 +11,13 @@ import tyro
 from mnemoscope.cli.console import make_console
 from mnemoscope.cli.options import DEFAULT_STORE, StoreDir, TrainedScale, check_seeds
 from mnemoscope.core.errors import UserError
-from mnemoscope.core.theme import Verdict
 from mnemoscope.studies.scales import SCALES, Scale
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from mnemoscope.report.progress import Live
+    from mnemoscope.report.study_progress import Live
     from mnemoscope.store import Store
     from mnemoscope.studies.study import Study
     from mnemoscope.training.sinks import Sink
@@ -53,16 +52,13 @@ def _claims_table(study: "Study", store: Path) -> "Table":
         caption=f"paper: {study.paper}",
         caption_justify="left",
     )
-    verdicts: dict[tuple[Scale, str], Verdict] = {
-        (scale, entry.id): entry.verdict
+    judged = {
+        (scale, entry.id): styled(entry.verdict, entry.verdict_in_words())
         for scale, book in read_ledgers(store, study.name).items()
         for entry in book.claims
     }
     for test in study.tests:
-        cells = []
-        for scale in SCALES:
-            verdict = verdicts.get((scale, test.claim.id))
-            cells.append(styled(verdict) if verdict else "-")
+        cells = [judged.get((scale, test.claim.id), "-") for scale in SCALES]
         table.add_row(test.claim.id, *cells, test.claim.statement)
     return table
 
@@ -227,7 +223,7 @@ def _train_and_judge(
     plan: _Plan,
 ) -> "Ledger":
     """Train what the store lacks, judge the claims, and show on the console how far that is."""
-    from mnemoscope.report.progress import Live
+    from mnemoscope.report.study_progress import Live
     from mnemoscope.studies.runner import run_study
 
     with Live(console, f"{study.name} ({plan.scale})") as live:

@@ -42,9 +42,9 @@ def format_table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]
     return Safe(f'<table style="border-collapse: collapse">{title}<tr>{top}</tr>{body}</table>')
 
 
-def format_verdict(name: Verdict) -> Safe:
-    """A verdict in its color."""
-    return Safe(f'<b style="color: {VERDICTS[name].either}">{escape(name)}</b>')
+def format_verdict(name: Verdict, text: str = "") -> Safe:
+    """A verdict in its color; or a text that begins with it."""
+    return Safe(f'<b style="color: {VERDICTS[name].either}">{escape(text or name)}</b>')
 
 
 def format_numbers(array: Any) -> str:

@@ -154,9 +154,9 @@ def print_pairs(console: Console, one: Ledger, other: Ledger, found: Sequence[Pa
     for pair in found:
         table.add_row(
             escape(pair.one.id),
-            styled(pair.one.verdict),
+            styled(pair.one.verdict, pair.one.verdict_in_words()),
             pair.one.number(),
-            styled(pair.other.verdict),
+            styled(pair.other.verdict, pair.other.verdict_in_words()),
             pair.other.number(),
             pair.answer,
             f"{pair.near:,} of {pair.outcomes:,}" if pair.outcomes else "-",

@@ -45,9 +45,13 @@ class PartEntry(Strict):
     """Why there is no interval."""
 
     def number(self) -> str:
-        """The value with its interval, short, or why there is none."""
+        """The value with its interval, short, or why there is none.
+
+        What stands beside a verdict decides nothing, however many units there are.
+        """
         number = number_in_words(self.value, self.interval)
-        return f"{number} ({self.why_open})" if self.why_open else number
+        says_why = self.why_open and (self.role != "beside" or self.value is None)
+        return f"{number} ({self.why_open})" if says_why else number
 
     def state_in_words(self) -> str:
         """Where it is: in one zone, or between several; empty for what stands beside."""
@@ -112,7 +116,7 @@ class Entry(Strict):
 
     def _repr_html_(self) -> str:
         rows = [
-            ("verdict", notebook.format_verdict(self.verdict)),
+            ("verdict", notebook.format_verdict(self.verdict, self.verdict_in_words())),
             ("measured", self.number()),
             ("in words", self.sentence),
             ("the paper", self.published),
@@ -162,7 +166,7 @@ class Ledger(Strict):
             (
                 entry.id,
                 entry.statement,
-                notebook.format_verdict(entry.verdict),
+                notebook.format_verdict(entry.verdict, entry.verdict_in_words()),
                 entry.number(),
                 entry.published,
                 entry.sentence,

@@ -73,7 +73,9 @@ def format_estimate(result: PartResult) -> str:
         return f"nothing ({found.why_open})"
     value = format_number(result.part, found.value)
     if found.interval is None:
-        return f"{value} ({found.why_open})"
+        # no number of units would make it decide anything
+        why = f"{found.units} units" if result.part.role == "beside" else found.why_open
+        return f"{value} ({why})"
     low, high = (format_number(result.part, end) for end in found.interval)
     return value if result.part.kind == "exact" else f"{value} [{low}, {high}]"
 
