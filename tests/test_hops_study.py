@@ -13,7 +13,6 @@ from mnemoscope.probes.hop_accuracy import ablate_each_layer, read_after
 from mnemoscope.studies.library.hops import built, order
 from mnemoscope.studies.library.hops.conditions import curriculum, only
 from mnemoscope.studies.library.hops.study import STUDY
-from mnemoscope.studies.presentation import load_page
 from mnemoscope.studies.scales import FRESH_SEED
 from mnemoscope.tasks import Hops
 from mnemoscope.theory.hop_transformer import hop_model, write_hops
@@ -353,7 +352,3 @@ def test_full_scale_has_every_reading_on_fresh_seeds_and_quick_what_it_had():
     assert {name: each.seed_range for name, each in quick.items()} == {
         name: range(12 if name == "mixture/k=4" else 8) for name in quick
     }
-
-
-def test_the_page_answers_objections():
-    assert len(load_page(STUDY).objections) >= 3

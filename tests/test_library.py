@@ -14,6 +14,7 @@ from mnemoscope.explorer.paper_prompts import list_prompts
 from mnemoscope.report.claim_figures import load_drawings
 from mnemoscope.report.site.extra import load_extra_pages, load_statements
 from mnemoscope.studies.discover import LIBRARY, STUDIES, Library
+from mnemoscope.studies.presentation import load_page
 from mnemoscope.studies.study import Study
 from mnemoscope.tasks import Cycle, Permutation
 
@@ -132,6 +133,11 @@ def test_every_folder_is_a_study_in_the_order_of_its_page():
     assert "remembr" not in STUDIES
     with pytest.raises(KeyError):
         STUDIES["remembr"]
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
+def test_a_page_answers_what_the_authors_would_object(study):
+    assert len(load_page(study).objections) >= 3
 
 
 def test_names_claims_and_commands_are_known_without_jax():

@@ -8,7 +8,7 @@ from planted import entry_of, evidence_of, planted, silent
 from mnemoscope.models import Transformer
 from mnemoscope.studies.library.noise import judges, samples
 from mnemoscope.studies.library.noise.study import STUDY
-from mnemoscope.studies.presentation import load_page, load_panels
+from mnemoscope.studies.presentation import load_panels
 from mnemoscope.studies.scales import FRESH_SEED, SCALES
 from mnemoscope.tasks import Bigrams, Corpus
 from mnemoscope.theory.induction import induction_weights
@@ -278,7 +278,7 @@ def test_slopes_that_all_agree_need_as_many_draws_as_a_share(monkeypatch):
 # the page ----------------------------------------------------------------------------------------
 
 
-def test_figures_show_every_series_and_objections_are_answered(monkeypatch):
+def test_figures_show_every_series(monkeypatch):
     plant_samples(monkeypatch, lambda n: 8, lambda n: n)
     panels = load_panels(STUDY)
     for claim in ("N3", "N5"):
@@ -291,4 +291,3 @@ def test_figures_show_every_series_and_objections_are_answered(monkeypatch):
                 for name in panel.chosen(tuple(known))
             }
             assert shown == set(known)
-    assert len(load_page(STUDY).objections) >= 3

@@ -275,7 +275,11 @@ def test_a_part_can_stand_for_several():
 
 
 def test_the_hash_of_a_criterion_follows_what_decides():
-    same = claim_of(SHARE, statement="In other words.")
+    same = [
+        claim_of(SHARE, statement="In other words."),
+        claim_of({**SHARE, "says": "{value} of seeds do it", "percent": True}),
+        claim_of(SHARE, {**SHARE, "name": "second", "role": "beside"}),
+    ]
     others = [
         claim_of({**SHARE, "holds": "[0.8, 1]", "partly": "(0.1, 0.8)", "fails": "[0, 0.1]"}),
         claim_of(SHARE, readings=("plain", "post")),
@@ -283,7 +287,7 @@ def test_the_hash_of_a_criterion_follows_what_decides():
         claim_of({**SHARE, "role": "control"}, MEAN),
     ]
     mine = claim_of(SHARE).criterion_hash()
-    assert same.criterion_hash() == mine
+    assert {each.criterion_hash() for each in same} == {mine}
     assert len({mine, *(each.criterion_hash() for each in others)}) == 5
 
 

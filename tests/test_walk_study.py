@@ -255,7 +255,7 @@ def test_what_is_exact_is_judged_by_its_number():
     entries = {name: entry_of(STUDY, name, evidence) for name in ("W3", "W4", "W6", "W7")}
     verdicts = {name: entry.verdict for name, entry in entries.items()}
     assert verdicts == {"W3": "reproduced", "W4": "partly", "W6": "partly", "W7": "reproduced"}
-    assert entries["W4"].sentence == "2 of three directions are read as the paper says."
+    assert entries["W4"].sentence == "Of 3 directions 2 are read as the paper says."
     # the first direction's logits are .5150 + 2.5 * 1.2707, -1.1767 + 2.5 * 1.2045 and
     # .3778 - 2.5 * .6578; their distance from log-probabilities is the log of the sum of exponents
     logits = np.array([3.69175, 1.83455, -1.2667])

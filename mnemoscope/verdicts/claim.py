@@ -226,11 +226,17 @@ class Claim(Strict):
         return " ".join(part.in_words() for part in self.parts)
 
     def criterion_hash(self) -> str:
-        """The first 16 hexadecimal digits of the SHA-256 of all that decides the verdict."""
+        """The first 16 hexadecimal digits of the SHA-256 of all that decides the verdict.
+
+        How a sentence puts a number, and what stands beside, decides nothing.
+        """
         fields = cast(dict[str, Any], json.loads(self.canonical_json()))
-        deciding = {
-            name: fields.get(name) for name in ("unit", "readings", "parts", "decided_at_quick")
-        }
+        deciding = {name: fields.get(name) for name in ("unit", "readings", "decided_at_quick")}
+        deciding["parts"] = [
+            {name: value for name, value in part.items() if name not in ("says", "percent")}
+            for part in fields["parts"]
+            if part.get("role") != "beside"
+        ]
         text = json.dumps(deciding, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
