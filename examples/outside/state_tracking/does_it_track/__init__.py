@@ -1,0 +1,1 @@
+"""Who keeps track of a state? A study."""
