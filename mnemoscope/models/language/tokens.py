@@ -60,6 +60,11 @@ class Tokenizer:
     """The pairs that are joined, in order of preference."""
     single_digits: bool
     """Whether every digit is a word of its own."""
+    nfc: bool = False
+    """Whether a text is put into Unicode's form NFC first."""
+
+    def __repr__(self) -> str:
+        return f"<Tokenizer of {len(self.vocabulary):,} tokens>"
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -82,7 +87,8 @@ class Tokenizer:
         if any("\ud800" <= c <= "\udfff" for c in text):
             raise UserError(f"the text {short(text)} holds half a character, which has no bytes")
         found = []
-        for word in self.words(text):
+        normal = unicodedata.normalize("NFC", text) if self.nfc else text
+        for word in self.words(normal):
             parts = self._merged(word)
             for part in parts:
                 if part not in self._numbers:
