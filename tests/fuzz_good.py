@@ -46,6 +46,7 @@ LLAMA = {
 TOKENIZER = {
     "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
     "added_tokens": [{"content": "<e>", "id": 3}],
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
 }
 
 

@@ -100,9 +100,9 @@ def _refuse_other_files(path: Path) -> None:
 
 def _refused_pickle(path: Path) -> UserError:
     return UserError(
-        f"{str(path)!r} is a pickle, which could run code and is never read; save the model as a "
-        "folder: safetensors.torch.save_file({k: v.contiguous() for k, v in "
-        f"model.state_dict().items()}}, 'DIR/model.safetensors') and its configuration as {CONFIG}"
+        f"{str(path)!r} is a pickle, which could run code and is never read; save its state_dict "
+        "with safetensors.torch.save_file(state_dict, 'DIR/model.safetensors') and its "
+        f"configuration as DIR/{CONFIG}: docs/language_models.md"
     )
 
 

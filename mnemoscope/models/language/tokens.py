@@ -14,10 +14,12 @@ the characters it has.
 
 import re
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
 
 from mnemoscope.core.errors import UserError, short
 
@@ -108,10 +110,20 @@ class Tokenizer:
             at = pairs.index(best)
             parts[at : at + 2] = ["".join(best)]
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens; bytes that are no text become the replacement character."""
+    def decode(self, tokens: Any) -> str:
+        """The text of a row of tokens; bytes that are no text become the replacement character.
+
+        Args:
+            tokens: A list or an array, such as what `generate` makes of one prompt.
+        """
+        row = np.asarray(tokens, dtype=int)
+        n_tokens = len(self.vocabulary)
+        if row.ndim != 1 or ((row < 0) | (row >= n_tokens)).any():
+            raise UserError(
+                f"text is made of one row of tokens 0 to {n_tokens - 1}, got {short(row)}"
+            )
         byte_of = {character: byte for byte, character in enumerate(byte_characters())}
-        characters = "".join(self.vocabulary[token] for token in tokens)
+        characters = "".join(self.vocabulary[token] for token in row)
         return bytes(byte_of.get(c, ord("?")) for c in characters).decode(errors="replace")
 
     def one(self, word: str) -> int:
