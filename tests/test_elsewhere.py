@@ -329,7 +329,8 @@ def test_a_model_is_stored_listed_walked_explored_and_exported(talker, tmp_path,
     command("import", talker, store=store)
     said = capsys.readouterr().out
     (row,) = store.rows()
-    assert f"260 tokens, 16 positions (rotary): 16,584 parameters\nStored as {row.id}; look" in said
+    assert f"260 tokens, 16 positions (rotary): 16,584 parameters\nStored as {row.id}; in P" in said
+    assert f"mnemoscope.load_model({str(talker)!r}), since run {row.spec} has 260 tokens" in said
     run = store.load(row)
     task = run.spec.task
     assert task == Vocabulary(n_tokens=260, n_positions=16, names=task.token_names)
@@ -393,10 +394,10 @@ def test_what_is_too_large_to_be_shown_says_how_large_it_may_be(tmp_path, monkey
     run = as_run(model, vocabulary_of(model, 4), 0)
     size = sum(x.size for x in model.params.values())
     monkeypatch.setattr(pack, "MAX_WEIGHTS", size)
-    pack._check(describe_run(run, "x"))
+    pack.require_shown(describe_run(run, "x"))
     monkeypatch.setattr(pack, "MAX_WEIGHTS", size - 1)
     with pytest.raises(UserError, match=f"has {size} numbers .* carries at most {size - 1}"):
-        pack._check(describe_run(run, "x"))
+        pack.require_shown(describe_run(run, "x"))
     monkeypatch.setattr(choose_prompt, "MAX_NUMBERS", size - 1)
     with pytest.raises(UserError, match=f"every number, and m has {size}; .* at most {size - 1}"):
         choose_prompt.walk_prompt(choose_prompt.choose_model(run, "m"), "1 2")

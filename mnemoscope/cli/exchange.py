@@ -210,7 +210,19 @@ def import_(
     if like:
         loss = f"{run.losses[0, 0]:.4f} on {run.spec.batch} sequences of {task.kind_name()}"
         stored = f"{stored}, loss {loss}"
-    print(f"{stored}; look inside: mnemoscope explore {row.spec}")
+    print(f"{stored}; {_how_to_look(run, row, path)}")
+
+
+def _how_to_look(run: "Run", row: "RunRow", path: Path) -> str:
+    """What to do with an imported model: it may be too large for the explorer's page."""
+    from mnemoscope.explorer import describe_run
+    from mnemoscope.explorer.pack import require_shown
+
+    try:
+        require_shown(describe_run(run, row.id))
+    except UserError as error:
+        return f"in Python: mnemoscope.load_model({str(path)!r}), since {error}"
+    return f"look inside: mnemoscope explore {row.spec}"
 
 
 def _describe(model: "Transformer") -> str:

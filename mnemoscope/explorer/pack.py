@@ -50,7 +50,7 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
     Raises:
         UserError: The page cannot show such a run, or a carried seed is missing or diverged.
     """
-    _check(explorer_run)
+    require_shown(explorer_run)
     run = explorer_run.run
     task = run.spec.task
     adapter = get_adapter(task)
@@ -118,8 +118,12 @@ SUPPORT = Support(
 )
 
 
-def _check(explorer_run: ExplorerRun) -> None:
-    """Refuse what the page cannot show."""
+def require_shown(explorer_run: ExplorerRun) -> None:
+    """Raise for what the page cannot show.
+
+    Args:
+        explorer_run: The run, and which of its seeds are carried.
+    """
     name = explorer_run.id
     run = explorer_run.run
     task = run.spec.task
