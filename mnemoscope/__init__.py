@@ -39,6 +39,7 @@ _MODULE_OF = {
     "force_pattern": "mnemoscope.models",
     "knock_out_head": "mnemoscope.models",
     "knock_out_mlp": "mnemoscope.models",
+    "load_model": "mnemoscope.exchange.model_files",
     "patch_site": "mnemoscope.models",
     "patch_sites": "mnemoscope.models",
     "read_corpus": "mnemoscope.tasks",

@@ -1,6 +1,7 @@
 """What type checkers see of the public names; `__init__.py` loads them when first used."""
 
 from mnemoscope.core.errors import UserError as UserError
+from mnemoscope.exchange.model_files import load_model as load_model
 from mnemoscope.models import Edit as Edit
 from mnemoscope.models import FactoredMatrix as FactoredMatrix
 from mnemoscope.models import Init as Init

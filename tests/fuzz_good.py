@@ -13,7 +13,7 @@ from mnemoscope.store import Store
 from mnemoscope.studies.library.memories.optimized import Cell
 from mnemoscope.studies.presentation import Panel
 from mnemoscope.studies.published import published_folder
-from mnemoscope.tasks import Bigrams, Corpus, Cycle, Facts, Hops, Permutation
+from mnemoscope.tasks import Bigrams, Corpus, Cycle, Facts, Hops, Permutation, Vocabulary
 from mnemoscope.training.optimizers import SGD, Adam
 from mnemoscope.training.spec import Spec
 from mnemoscope.verdicts.claim import Part
@@ -46,6 +46,7 @@ LLAMA = {
 TOKENIZER = {
     "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
     "added_tokens": [{"content": "<e>", "id": 3}],
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
 }
 
 
@@ -58,6 +59,7 @@ def configurations() -> dict[str, tuple[type[Strict], Any]]:
         Bigrams(corpus=CORPUS, n_triggers=1),
         Facts(),
         Hops(schedule=((0, (1, 1, 1)),)),
+        Vocabulary(n_tokens=2, n_positions=3, names=("a", "b")),
     )
     wide = ModelConfig(
         frozen=("*.W_E",),

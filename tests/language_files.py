@@ -41,6 +41,26 @@ NEOX = {
     "tie_word_embeddings": False,
     "use_parallel_residual": True,
 }
+GPT2 = {
+    "model_type": "gpt2",
+    "n_embd": 24,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_inner": None,
+    "vocab_size": 11,
+    "n_positions": 16,
+    "n_ctx": 16,
+    "layer_norm_epsilon": 1e-5,
+    "activation_function": "gelu_new",
+    # what such files say besides
+    "architectures": ["GPT2LMHeadModel"],
+    "attn_pdrop": 0.1,
+    "bos_token_id": 10,
+    "initializer_range": 0.02,
+    "summary_type": "cls_index",
+    "task_specific_params": {"text-generation": {"do_sample": True}},
+    "transformers_version": "4.50.0",
+}
 
 
 def llama_tensors(c, seed=0):
@@ -92,6 +112,20 @@ def neox_tensors(c, seed=0):
         "gpt_neox.embed_in.weight": (c["vocab_size"], d),
         "embed_out.weight": (c["vocab_size"], d),
     }
+    return {n: draw.normal(0, 0.4, s).astype(np.float32) for n, s in shapes.items()}
+
+
+def gpt2_tensors(c, seed=0):
+    draw = np.random.default_rng(seed)
+    d = c["n_embd"]
+    shapes = {"wte.weight": (c["vocab_size"], d), "wpe.weight": (c["n_positions"], d)}
+    pairs = {"ln_f": (d,)}
+    for i in range(c["n_layer"]):
+        pairs |= {f"h.{i}.ln_1": (d,), f"h.{i}.ln_2": (d,)}
+        pairs |= {f"h.{i}.attn.c_attn": (d, 3 * d), f"h.{i}.attn.c_proj": (d, d)}
+        pairs |= {f"h.{i}.mlp.c_fc": (d, 4 * d), f"h.{i}.mlp.c_proj": (4 * d, d)}
+    shapes |= {f"{n}.weight": s for n, s in pairs.items()}
+    shapes |= {f"{n}.bias": s[-1:] for n, s in pairs.items()}
     return {n: draw.normal(0, 0.4, s).astype(np.float32) for n, s in shapes.items()}
 
 
@@ -164,3 +198,18 @@ WIDE = LLAMA | {
     "hidden_size": 64,
     "intermediate_size": 32,
 }
+
+
+def byte_tokenizer(*merged):
+    """A tokenizer.json of every byte and of some tokens that are two of them in a row."""
+    from mnemoscope.models.language.tokens import byte_characters
+
+    tokens = (*byte_characters(), *merged)
+    return {
+        "model": {
+            "type": "BPE",
+            "vocab": {token: i for i, token in enumerate(tokens)},
+            "merges": [list(token) for token in merged],
+        },
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+    }

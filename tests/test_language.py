@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from language_files import (
+    GPT2,
     LLAMA,
     NEOX,
     TOKENS,
@@ -167,7 +168,7 @@ def test_neox_against_a_loop(tmp_path, parallel):
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize("kind", ["llama", "neox"])
+@pytest.mark.parametrize("kind", ["llama", "neox", "gpt2"])
 def test_against_hugging_face(tmp_path, kind):
     torch = pytest.importorskip(
         "torch", reason="torch is not installed: no second opinion on language models"
@@ -179,9 +180,13 @@ def test_against_hugging_face(tmp_path, kind):
     if kind == "llama":
         config = transformers.LlamaConfig(**{k: v for k, v in LLAMA.items() if k != "model_type"})
         theirs = transformers.LlamaForCausalLM(config)
-    else:
+    elif kind == "neox":
         config = transformers.GPTNeoXConfig(**{k: v for k, v in NEOX.items() if k != "model_type"})
         theirs = transformers.GPTNeoXForCausalLM(config)
+    else:
+        fields = ("n_embd", "n_layer", "n_head", "vocab_size", "n_positions")
+        config = transformers.GPT2Config(**{name: GPT2[name] for name in fields})
+        theirs = transformers.GPT2LMHeadModel(config)
     theirs.eval()
     with torch.no_grad():
         for (

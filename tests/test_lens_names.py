@@ -73,7 +73,7 @@ def test_objects_are_copied_and_pickled():
 @pytest.mark.parametrize("cls", [Transformer, ms.Stack])
 @pytest.mark.parametrize("name", ["from_pretrained", "from_pretrained_no_processing"])
 def test_no_model_is_downloaded(cls, name):
-    with pytest.raises(UserError, match=r"language\.read_model reads .*\.read_transformer_lens"):
+    with pytest.raises(UserError, match=r"mnemoscope\.load_model reads language models"):
         getattr(cls, name)("gpt2", device="cpu")
 
 

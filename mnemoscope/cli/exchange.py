@@ -173,46 +173,56 @@ def _write_tables(
 
 
 def import_(
-    folder: Annotated[Path, tyro.conf.Positional],
+    path: Annotated[Path, tyro.conf.Positional],
     /,
     like: str = "",
     seed: int = 0,
     store: StoreDir = DEFAULT_STORE,
 ) -> None:
-    """Read a model in TransformerLens's format, say what it is, and store it to be walked and
-    explored.
+    """Read a model from elsewhere, say what it is, and store it.
 
-    The folder holds model.safetensors and config.json, as 'mnemoscope export --to transformer-lens'
-    writes them; the docstring of mnemoscope.exchange.lens has the three lines that write one from a
-    HookedTransformer.
+    It is one of these, and never a pickle (.pt, .bin):
+    - a Hugging Face folder of a Llama, GPT-NeoX or GPT-2
+    - a folder in TransformerLens's format, as 'mnemoscope export' writes it
+    - a GGUF file of a Llama
+
+    What is in such a folder, and how to write one: docs/language_models.md.
 
     Args:
-        folder: The folder.
-        like: A stored run whose task the model is shown with, by its id or how it starts. Nothing:
-            the model is not stored.
-        seed: The number it is stored under, which also draws the task's world (of permutations:
-            which were held out).
+        path: The folder or the file.
+        like: A stored run whose task the model is shown with, by how its id starts.
+        seed: The number it is stored under, which also draws that task's world.
     """
-    from mnemoscope.exchange.imported import as_run, keep
-    from mnemoscope.exchange.lens import read_transformer_lens
+    from mnemoscope.exchange.imported import as_run, keep, vocabulary_of
+    from mnemoscope.exchange.model_files import load_model, longest_prompt
     from mnemoscope.store import Store
 
-    model = read_transformer_lens(folder)
+    model = load_model(path)
     print(_describe(model))
-    if not like:
-        print(
-            "Not stored; --like RUN stores it with the task of a stored run, for 'mnemoscope walk' "
-            "and 'mnemoscope explore'"
-        )
-        return
     opened = Store(store)
-    like_spec = opened.load(opened.find(like)).spec
-    run = as_run(model, like_spec, seed)
+    if like:
+        task = opened.load(opened.find(like)).spec.task
+    else:
+        task = vocabulary_of(model, longest_prompt(model, path))
+    run = as_run(model, task, seed)
     row = keep(opened, run)
-    print(
-        f"Stored as {row.id}, loss {run.losses[0, 0]:.4f} on {run.spec.batch} sequences of "
-        f"{run.spec.task.kind_name()}; look inside: mnemoscope explore {row.spec}"
-    )
+    stored = f"Stored as {row.id}"
+    if like:
+        loss = f"{run.losses[0, 0]:.4f} on {run.spec.batch} sequences of {task.kind_name()}"
+        stored = f"{stored}, loss {loss}"
+    print(f"{stored}; {_how_to_look(run, row, path)}")
+
+
+def _how_to_look(run: "Run", row: "RunRow", path: Path) -> str:
+    """What to do with an imported model: it may be too large for the explorer's page."""
+    from mnemoscope.explorer import describe_run
+    from mnemoscope.explorer.pack import require_shown
+
+    try:
+        require_shown(describe_run(run, row.id))
+    except UserError as error:
+        return f"in Python: mnemoscope.load_model({str(path)!r}), since {error}"
+    return f"look inside: mnemoscope explore {row.spec}"
 
 
 def _describe(model: "Transformer") -> str:

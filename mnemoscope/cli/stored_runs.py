@@ -14,6 +14,8 @@ from mnemoscope.core.legacy import SPEC_NAMES
 if TYPE_CHECKING:
     from mnemoscope.store import Damage, RunRow, Store
 
+# fields of tasks that hold thousands of values
+FILLS_SCREENS = ("corpus", "names")
 WIDE = 140  # columns from which the table of runs shows everything in columns of its own
 
 
@@ -159,7 +161,7 @@ def _describe(row: "RunRow") -> tuple[str, str, str]:
         given = [
             f"{key}={value}"
             for key, value in task.items()
-            if value is not None and key != "corpus"  # a corpus fills screens
+            if value is not None and key not in FILLS_SCREENS
         ]
         optimizer = spec[SPEC_NAMES["optimizer"]]
         training = (

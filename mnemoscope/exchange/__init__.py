@@ -1,5 +1,5 @@
-"""Exchange with other tools: models in TransformerLens's format, both ways; runs and ledgers as
-tables.
+"""Exchange with other tools: models from elsewhere; models in TransformerLens's format, both ways;
+runs and ledgers as tables.
 
 Nothing here is a pickle: what is read cannot run code. Names are loaded when first used, as in
 `mnemoscope` itself.

@@ -53,7 +53,7 @@ def _describe_spec(spec: Spec) -> str:
         f"norm {model.norm}",
         *_unusual_fields(model),
     ]
-    fields = spec.task.model_dump(exclude_none=True, exclude={"kind", "corpus"})
+    fields = spec.task.model_dump(exclude_none=True, exclude={"kind", "corpus", "names"})
     task = ", ".join(f"{name} {value}" for name, value in fields.items())
     training = f"{spec.steps:,} steps of {spec.batch} sequences"
     if spec.precision != "default":

@@ -33,6 +33,7 @@ from mnemoscope.training.run import Run
 
 MAX_TOKENS = 128  # the page draws one button and one bar for each token
 MAX_FINAL_WEIGHTS = 1_000_000  # numbers in the weights of seeds that are there at their end alone
+MAX_WEIGHTS = 2**24  # numbers in the weights of carried seeds: a page of 90 MB
 
 # a metric's value by seed, or by seed and snapshot
 Metrics = dict[str, list]
@@ -49,7 +50,7 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
     Raises:
         UserError: The page cannot show such a run, or a carried seed is missing or diverged.
     """
-    _check(explorer_run)
+    require_shown(explorer_run)
     run = explorer_run.run
     task = run.spec.task
     adapter = get_adapter(task)
@@ -79,7 +80,7 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
         "opened": opened,
         "presets": presets,
         "worlds": [adapter.export_world(run.world(seed)) for seed in opened],
-        "outcomes": outcomes | {"loss": _round(run.losses[:, -1])},
+        "outcomes": outcomes | _final_losses(run),
         "loss_steps": run.loss_steps.tolist(),
         "losses": [_round(row) for row in run.losses[[*carried_rows, *final_rows]]],
         "curves": curves,
@@ -117,14 +118,24 @@ SUPPORT = Support(
 )
 
 
-def _check(explorer_run: ExplorerRun) -> None:
-    """Refuse what the page cannot show."""
+def require_shown(explorer_run: ExplorerRun) -> None:
+    """Raise for what the page cannot show.
+
+    Args:
+        explorer_run: The run, and which of its seeds are carried.
+    """
     name = explorer_run.id
     run = explorer_run.run
     task = run.spec.task
     if task.d_vocab > MAX_TOKENS:
         size = f"{task.d_vocab} tokens; the explorer shows at most {MAX_TOKENS}"
         raise UserError(f"run {name} has {size}")
+    n_weights = len(explorer_run.carried) * _count_weights(run) * len(run.spec.snapshot_steps())
+    if n_weights > MAX_WEIGHTS:
+        raise UserError(
+            f"run {name} has {n_weights:,} numbers in its weights at all snapshots of the seeds "
+            f"that go along; the explorer carries at most {MAX_WEIGHTS:,}"
+        )
     why_not = SUPPORT.why_not(run.spec.model)
     if why_not is not None:
         raise UserError(f"the explorer cannot show run {name}, whose model has {why_not}")
@@ -158,8 +169,12 @@ def _choose_final_rows(explorer_run: ExplorerRun) -> list[int]:
     run = explorer_run.run
     others = set(run.seeds) - set(explorer_run.carried)
     rows = [row for row, seed in enumerate(run.seeds) if seed in others and run.finished[row]]
-    size = sum(int(np.prod(value.shape[2:])) for value in run.snapshots.values())
-    return rows if len(rows) * size <= MAX_FINAL_WEIGHTS else []
+    return rows if len(rows) * _count_weights(run) <= MAX_FINAL_WEIGHTS else []
+
+
+def _count_weights(run: Run) -> int:
+    """How many numbers one model has."""
+    return sum(int(np.prod(value.shape[2:])) for value in run.snapshots.values())
 
 
 def _flatten_weights(run: Run, rows: Sequence[int], snapshots: Sequence[int]) -> np.ndarray:
@@ -182,6 +197,11 @@ def _encode_weights(*parts: np.ndarray) -> str:
 def _round(values: np.ndarray) -> list[float | None]:
     """Six digits are enough for eyes; None is what a diverged seed has."""
     return [float(f"{x:.6g}") if np.isfinite(x) else None for x in np.asarray(values, float)]
+
+
+def _final_losses(run: Run) -> Metrics:
+    """Every seed's loss at the end; a model from elsewhere may have none."""
+    return {"loss": _round(run.losses[:, -1])} if len(run.loss_steps) else {}
 
 
 def _measure_skills(explorer_run: ExplorerRun, store: Store | None) -> tuple[Metrics, Metrics]:

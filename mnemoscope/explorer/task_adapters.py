@@ -15,10 +15,12 @@ import numpy as np
 from mnemoscope.core.axes import Array
 from mnemoscope.models import Transformer
 from mnemoscope.probes.skills import both_skills
-from mnemoscope.tasks import Cycle, Permutation, Split, Task
+from mnemoscope.tasks import Cycle, Permutation, Split, Task, Vocabulary
 
 # mappings of a world; beyond, the oracle of the training mappings is left out
 MAX_MAPPINGS = 1000
+# tokens of a prompt for a model of which no sequences are known
+FIRST_TOKENS = 8
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,18 @@ def _measure_accuracy(task: Cycle, model: Transformer, world: tuple[()]) -> dict
     return {"accuracy": (logits.argmax(axis=-1) == sequences[:, 1:]).mean()}
 
 
+# ---- models from elsewhere
+
+
+def _make_token_presets(task: Vocabulary, world: tuple[()]) -> list[dict[str, Any]]:
+    """Tokens in the order of their numbers, and the first alone: nobody knows better ones."""
+    n = min(task.n_ctx, task.d_vocab, FIRST_TOKENS)
+    return [
+        _make_preset(f"the first {n} tokens", list(range(n)), "In the order of their numbers."),
+        _make_preset("the first token", [0], "One token."),
+    ]
+
+
 # ---- any other task
 
 
@@ -133,6 +147,12 @@ ADAPTERS: dict[type[Task], Adapter] = {
         make_presets=_make_cycle_presets,
         export_world=_export_nothing,
         measure_skills=_measure_accuracy,
+    ),
+    Vocabulary: Adapter(
+        draw_label="random tokens",
+        make_presets=_make_token_presets,
+        export_world=_export_nothing,
+        measure_skills=None,
     ),
 }
 PLAIN = Adapter(

@@ -12,8 +12,8 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.models.transformer_lens_config import NoSuchNameError
 
 NO_PRETRAINED = (
-    "no 'from_pretrained' here: mnemoscope.models.language.read_model reads language models, and "
-    "mnemoscope.exchange.read_transformer_lens what TransformerLens wrote, both from folders"
+    "no 'from_pretrained' here: mnemoscope.load_model reads language models, and what "
+    "TransformerLens wrote, from folders"
 )
 _PLACES = "JAX places arrays: jax.device_put(model, device) is a copy there"
 
@@ -25,7 +25,8 @@ def _by_name(groups: Mapping[str, str]) -> Mapping[str, str]:
 
 MODEL = _by_name(
     {
-        "prompts are rows of token numbers; mnemoscope.models.language reads tokenizers": """
+        "prompts are rows of token numbers; mnemoscope.load_model gives a language model with "
+        "its model.tokenizer, which has encode and decode": """
             to_tokens to_string to_str_tokens to_single_token to_single_str_token
             get_token_position tokenizer set_tokenizer""",
         "no hook stays on a model; run_with_hooks(tokens, fwd_hooks=[...]) takes those of one "
@@ -68,7 +69,7 @@ MODEL = _by_name(
         "model.blocks has the layers and hook_dict the sites by name": """
             mod_dict modules named_modules children named_children get_submodule set_submodule
             add_module register_module apply extra_repr""",
-        "mnemoscope.exchange.read_transformer_lens reads models": """
+        "mnemoscope.load_model reads models": """
             load_state_dict load_and_process_state_dict register_load_state_dict_post_hook
             register_load_state_dict_pre_hook register_state_dict_post_hook
             register_state_dict_pre_hook get_extra_state set_extra_state""",

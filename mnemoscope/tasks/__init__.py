@@ -14,6 +14,7 @@ from mnemoscope.tasks.cycle import Cycle
 from mnemoscope.tasks.facts import SHOWN, Facts, FactWorld, Shown
 from mnemoscope.tasks.hops import Hops, HopWorld
 from mnemoscope.tasks.permutation import Permutation, Role, Sequences, Split
+from mnemoscope.tasks.vocabulary import Vocabulary
 
 # what a Spec takes; a stored one names its task by `kind`
 AnyTask = Annotated[Task, *any_kind(Task)]
@@ -35,6 +36,7 @@ __all__ = [
     "Shown",
     "Split",
     "Task",
+    "Vocabulary",
     "World",
     "read_corpus",
     "tiny_shakespeare",

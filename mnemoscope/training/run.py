@@ -121,10 +121,13 @@ class Run:
             )
 
     def __repr__(self) -> str:
+        ended = f"{self.finished.sum()} finished"
+        if len(self.loss_steps):  # a model from elsewhere may have none
+            ended = f"{ended}; loss {self.losses[:, -1].mean():.4g}"
         return (
             f"<Run of {self.spec.task.kind_name()}: {len(self.seeds)} seeds, "
-            f"{self.spec.steps:,} steps of {self.spec.batch}, {self.finished.sum()} finished; "
-            f"loss {self.losses[:, -1].mean():.4g}, {len(self.spec.snapshot_steps())} snapshots>"
+            f"{self.spec.steps:,} steps of {self.spec.batch}, {ended}, "
+            f"{len(self.spec.snapshot_steps())} snapshots>"
         )
 
     def _repr_html_(self) -> str:
@@ -133,6 +136,8 @@ class Run:
             f"{self.finished.sum()} finished"
         )
         shown = notebook.format_table(title, ("task", "model"), [(self.spec.task, self.spec.model)])
+        if not len(self.loss_steps):
+            return shown
         return shown + notebook.draw_losses(self.loss_steps.tolist(), self.losses)
 
     def _row(self, seed: int) -> int:

@@ -68,6 +68,10 @@ function renderStrip(state) {
   const outcomes = Object.entries(state.view.run.outcomes);
   const skills = outcomes.filter(([name]) => name !== "loss");
   const shown = skills.length ? skills : outcomes;
+  if (!shown.length) { // a model from elsewhere, with no task to lose anything on
+    put(byId("strip"));
+    return;
+  }
   const note = "Every seed at the end of training: click one to open it. "
     + "In framed ones the whole training can be scrubbed through.";
   put(byId("strip"),

@@ -12,6 +12,8 @@
 import { randomIndex, randomOrder } from "random.js";
 import { sum } from "matrix.js";
 
+const MAX_DRAWN = 256; // tokens of a random prompt; a language model takes thousands
+
 /** Any tokens, no oracle: for a task without an adapter of its own. */
 function createPlain(run) {
   return {
@@ -22,7 +24,8 @@ function createPlain(run) {
     marks: () => ({ used: [], recall: null }),
     draw(random) {
       const n = run.token_names.length;
-      return Array.from({ length: run.n_ctx }, () => randomIndex(n, random));
+      const length = Math.min(run.n_ctx, MAX_DRAWN);
+      return Array.from({ length }, () => randomIndex(n, random));
     },
   };
 }

@@ -14,10 +14,12 @@ the characters it has.
 
 import re
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
 
 from mnemoscope.core.errors import UserError, short
 
@@ -60,6 +62,11 @@ class Tokenizer:
     """The pairs that are joined, in order of preference."""
     single_digits: bool
     """Whether every digit is a word of its own."""
+    nfc: bool = False
+    """Whether a text is put into Unicode's form NFC first."""
+
+    def __repr__(self) -> str:
+        return f"<Tokenizer of {len(self.vocabulary):,} tokens>"
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -82,7 +89,8 @@ class Tokenizer:
         if any("\ud800" <= c <= "\udfff" for c in text):
             raise UserError(f"the text {short(text)} holds half a character, which has no bytes")
         found = []
-        for word in self.words(text):
+        normal = unicodedata.normalize("NFC", text) if self.nfc else text
+        for word in self.words(normal):
             parts = self._merged(word)
             for part in parts:
                 if part not in self._numbers:
@@ -102,10 +110,20 @@ class Tokenizer:
             at = pairs.index(best)
             parts[at : at + 2] = ["".join(best)]
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens; bytes that are no text become the replacement character."""
+    def decode(self, tokens: Any) -> str:
+        """The text of a row of tokens; bytes that are no text become the replacement character.
+
+        Args:
+            tokens: A list or an array, such as what `generate` makes of one prompt.
+        """
+        row = np.asarray(tokens, dtype=int)
+        n_tokens = len(self.vocabulary)
+        if row.ndim != 1 or ((row < 0) | (row >= n_tokens)).any():
+            raise UserError(
+                f"text is made of one row of tokens 0 to {n_tokens - 1}, got {short(row)}"
+            )
         byte_of = {character: byte for byte, character in enumerate(byte_characters())}
-        characters = "".join(self.vocabulary[token] for token in tokens)
+        characters = "".join(self.vocabulary[token] for token in row)
         return bytes(byte_of.get(c, ord("?")) for c in characters).decode(errors="replace")
 
     def one(self, word: str) -> int:

@@ -11,6 +11,9 @@ from mnemoscope.probes.walk import Walk, walk
 from mnemoscope.tasks import Cycle
 from mnemoscope.training.run import Run
 
+MAX_NUMBERS = 1_000_000  # in a model's weights: a walk writes them all
+MOST_NAMED = 128  # tokens that a message names before it counts the rest
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -55,7 +58,9 @@ def parse_prompt(names: tuple[str, ...], n_ctx: int, prompt: str) -> list[int]:
     words = prompt.split()
     if max(map(len, names)) == 1:
         words = list("".join(words))
-    allowed = f"allowed: 1 to {n_ctx} of {' '.join(names)}"
+    allowed = f"allowed: 1 to {n_ctx} of {' '.join(names[:MOST_NAMED])}"
+    if len(names) > MOST_NAMED:
+        allowed += f" and {len(names) - MOST_NAMED:,} more"
     if not words:
         raise UserError(f"the prompt is empty; {allowed}")
     for word in words:
@@ -70,6 +75,12 @@ def parse_prompt(names: tuple[str, ...], n_ctx: int, prompt: str) -> list[int]:
 def walk_prompt(model: Chosen, prompt: str | None) -> Walk:
     """The walk of a prompt; none given means the task's own example."""
     task = model.run.spec.task
+    n_numbers = sum(int(np.prod(value.shape[2:])) for value in model.run.snapshots.values())
+    if n_numbers > MAX_NUMBERS:
+        raise UserError(
+            f"a walk writes every number, and {model.name} has {n_numbers:,}; allowed: models of "
+            f"at most {MAX_NUMBERS:,}"
+        )
     if prompt is not None:
         tokens = parse_prompt(task.token_names, task.n_ctx, prompt)
     elif isinstance(task, Cycle):
