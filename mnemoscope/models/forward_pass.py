@@ -23,22 +23,26 @@ result: what the trace holds is what the rest of the computation used. Under `ji
 asked for of the trace is not computed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Bool, Float, Logits, Params, Tokens
+from mnemoscope.core.errors import UserError
 from mnemoscope.models.activations import ACTIVATIONS
 from mnemoscope.models.attention_kinds import ATTENTION
-from mnemoscope.models.config import ModelConfig
-from mnemoscope.models.edits import Intervention, recorder
+from mnemoscope.models.edits import Intervention, SiteRecorder
+from mnemoscope.models.model import Model, Site
 from mnemoscope.models.norms import NORMS
 from mnemoscope.models.positions import POSITIONS
 from mnemoscope.models.precision import wide
 from mnemoscope.models.shapes import heads_of_qkv
 
-Site = Callable[[str, Array], Array]
+if TYPE_CHECKING:
+    from mnemoscope.models.config import ModelConfig
+
 # what queries, keys and values are made from
 Received = tuple[
     Float[Array, "pos d_model"], Float[Array, "pos d_model"], Float[Array, "pos d_model"]
@@ -46,28 +50,45 @@ Received = tuple[
 
 
 def forward(
-    config: ModelConfig, params: Params, tokens: Tokens, edits: Iterable[Intervention] = ()
+    config: Model, params: Params, tokens: Tokens, edits: Iterable[Intervention] = ()
 ) -> tuple[Logits, dict[str, Array]]:
     """Logits after every token, and the trace: every site's value by name, after edits.
+
+    Args:
+        config: The model, of any kind.
+        params: Its parameters by name.
+        tokens: One sequence.
+        edits: What the pass should find at some sites instead of what it computed.
+    """
+    site = SiteRecorder(config, tuple(edits))
+    logits = config.forward(params, tokens, site)
+    site.require_all_edited()
+    if jnp.ndim(logits) != 2 or len(logits) != len(tokens):
+        raise UserError(
+            f"the pass of {config.kind_name()!r} returned logits of shape {jnp.shape(logits)} for "
+            f"{len(tokens)} tokens; allowed: ({len(tokens)}, answers)"
+        )
+    return wide(logits), site.trace
+
+
+def transformer_logits(config: "ModelConfig", params: Params, tokens: Tokens, site: Site) -> Logits:
+    """The pass of a transformer.
 
     Args:
         config: The model.
         params: Its parameters by name.
         tokens: One sequence.
-        edits: What the pass should find at some sites instead of what it computed.
+        site: What every named value goes through.
     """
-    edits = tuple(edits)
-    site, trace = recorder(config, edits)
-    edited = frozenset(edit.site for edit in edits)
-    run = _Pass(config, params, site, edited, _may_see(config, tokens.shape[0]))
+    run = _Pass(config, params, site, site.edited, _may_see(config, tokens.shape[0]))
     x = _embed(run, tokens)
     for layer in range(config.n_layers):
         x = _layer(run, layer, x)
-    return _unembed(run, x), trace
+    return _unembed(run, x)
 
 
 def unembed(
-    config: ModelConfig, params: Params, x: Float[Array, "row d_model"]
+    config: "ModelConfig", params: Params, x: Float[Array, "row d_model"]
 ) -> Float[Array, "row vocab"]:
     """Logits of streams: the last norm, if there is one, and the unembedding.
 
@@ -79,7 +100,7 @@ def unembed(
     return _unembed(_Pass(config, params, lambda _, x: x), x)
 
 
-def unembedding(config: ModelConfig, params: Params) -> Float[Array, "d_model vocab"]:
+def unembedding(config: "ModelConfig", params: Params) -> Float[Array, "d_model vocab"]:
     """The matrix that reads logits off the stream.
 
     Args:
@@ -92,7 +113,7 @@ def unembedding(config: ModelConfig, params: Params) -> Float[Array, "d_model vo
 
 
 def read_out(
-    config: ModelConfig, params: Params, x: Float[Array, "row d_model"]
+    config: "ModelConfig", params: Params, x: Float[Array, "row d_model"]
 ) -> Float[Array, "row vocab"]:
     """Logits of vectors that are read as they are: not normalized, but weighted as the last norm
     weights them.
@@ -108,7 +129,7 @@ def read_out(
 
 
 def early_logits(
-    config: ModelConfig, params: Params, tokens: Tokens, edits: Iterable[Intervention] = ()
+    config: "ModelConfig", params: Params, tokens: Tokens, edits: Iterable[Intervention] = ()
 ) -> Float[Array, "layer pos vocab"]:
     """What would be answered if the stream were read after each layer instead of the last.
 
@@ -120,13 +141,25 @@ def early_logits(
         tokens: One sequence.
         edits: What the pass should find at some sites instead of what it computed.
     """
-    _, trace = forward(config, params, tokens, edits)
+    return logits_by_layer(config, params, forward(config, params, tokens, edits)[1])
+
+
+def logits_by_layer(
+    config: "ModelConfig", params: Params, trace: Mapping[str, Array]
+) -> Float[Array, "layer pos vocab"]:
+    """What would be answered if the stream of a pass were read after each layer.
+
+    Args:
+        config: The model.
+        params: Its parameters by name.
+        trace: What the pass saw.
+    """
     streams = [trace[f"blocks.{layer}.hook_resid_post"] for layer in range(config.n_layers)]
     return jnp.stack([unembed(config, params, x) for x in streams])
 
 
 def run_part(
-    config: ModelConfig, params: Params, name: str, *inputs: Array
+    config: "ModelConfig", params: Params, name: str, *inputs: Array
 ) -> Float[Array, "pos out"]:
     """What one part of a model makes of what it receives, for one sequence and without edits.
 
@@ -166,9 +199,9 @@ def run_part(
 class _Pass:
     """One pass of one model over one sequence."""
 
-    config: ModelConfig
+    config: "ModelConfig"
     params: Params
-    site: Site
+    site: Callable[[str, Array], Array]
     """What every named value goes through: it applies edits and records."""
     edited: frozenset[str] = frozenset()
     """The sites that are edited."""
@@ -188,7 +221,7 @@ class _Pass:
         return x * scale + self.bias(f"{name}.b", x.ndim)
 
 
-def _may_see(config: ModelConfig, n_pos: int) -> Bool[Array, "1 pos key_pos"]:
+def _may_see(config: "ModelConfig", n_pos: int) -> Bool[Array, "1 pos key_pos"]:
     everything = jnp.ones((n_pos, n_pos), bool)
     return (jnp.tril(everything) if config.causal else everything)[None]
 
@@ -212,7 +245,7 @@ def _norm_of_copies(run: _Pass, name: str, x: Float[Array, "pos head d_model"]) 
 
 
 def _center_and_measure(
-    config: ModelConfig, x: Float[Array, "*axes d_model"]
+    config: "ModelConfig", x: Float[Array, "*axes d_model"]
 ) -> tuple[Float[Array, "*axes d_model"], Float[Array, "*axes 1"]]:
     """x without its mean where the norm subtracts it, and how long it is."""
     if NORMS[config.norm_type].subtracts_mean:

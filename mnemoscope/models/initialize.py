@@ -1,18 +1,21 @@
 """How parameters are drawn."""
 
 import math
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Params, PRNGKeyArray
 from mnemoscope.core.errors import UserError
-from mnemoscope.models.config import ModelConfig
 from mnemoscope.models.shapes import parameter_shapes
+
+if TYPE_CHECKING:
+    from mnemoscope.models.config import ModelConfig
 
 
 def init(
-    config: ModelConfig,
+    config: "ModelConfig",
     d_vocab: int,
     n_ctx: int,
     d_vocab_out: int | None = None,
@@ -40,7 +43,7 @@ def init(
     return params
 
 
-def _drawn(config: ModelConfig, shapes: dict[str, tuple[int, ...]], key: PRNGKeyArray) -> Params:
+def _drawn(config: "ModelConfig", shapes: dict[str, tuple[int, ...]], key: PRNGKeyArray) -> Params:
     """Every parameter as its kind is drawn, or as the config says that it starts."""
     gaussian = _gaussian_names(config)
     length = _embedding_length(config)
@@ -71,17 +74,17 @@ def _drawn(config: ModelConfig, shapes: dict[str, tuple[int, ...]], key: PRNGKey
     return params
 
 
-def _gaussian_names(config: ModelConfig) -> tuple[str, ...]:
+def _gaussian_names(config: "ModelConfig") -> tuple[str, ...]:
     """The last parts of the names of parameters that are drawn from a normal distribution."""
     return ("W_E", "W_pos", "W_U") if config.init.embeddings == "unit" else ("W_E", "W_pos")
 
 
-def _embedding_length(config: ModelConfig) -> float:
+def _embedding_length(config: "ModelConfig") -> float:
     """The standard deviation of an embedding's entries."""
     return config.d_model**-0.5 if config.init.embeddings == "unit" else 1.0
 
 
-def _fan_in(config: ModelConfig, last: str) -> int:
+def _fan_in(config: "ModelConfig", last: str) -> int:
     """How many numbers a matrix sums up; a bias is drawn as the matrix it belongs to."""
     if last in ("W_O", "b_O"):
         return config.n_heads * config.d_head
@@ -99,7 +102,7 @@ def _identity(name: str, shape: tuple[int, ...]) -> Array:
     return jnp.broadcast_to(jnp.eye(columns), shape)
 
 
-def _orthogonal_embeddings(config: ModelConfig, params: Params) -> Params:
+def _orthogonal_embeddings(config: "ModelConfig", params: Params) -> Params:
     """Embeddings of tokens and positions at right angles, in the directions that were drawn."""
     names = [name for name in ("embed.W_E", "pos_embed.W_pos") if name in params]
     drawn = [jnp.asarray(params[name]) for name in names]
