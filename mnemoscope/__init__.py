@@ -28,6 +28,7 @@ _MODULE_OF = {
     "Hops": "mnemoscope.tasks",
     "Init": "mnemoscope.models",
     "LabelSmoothing": "mnemoscope.training.loss",
+    "Layer": "mnemoscope.models",
     "Loss": "mnemoscope.training.loss",
     "Model": "mnemoscope.models",
     "ModelConfig": "mnemoscope.models",

@@ -5,6 +5,7 @@ from mnemoscope.models import Edit as Edit
 from mnemoscope.models import FactoredMatrix as FactoredMatrix
 from mnemoscope.models import HookedModel as HookedModel
 from mnemoscope.models import Init as Init
+from mnemoscope.models import Layer as Layer
 from mnemoscope.models import Model as Model
 from mnemoscope.models import ModelConfig as ModelConfig
 from mnemoscope.models import Stack as Stack

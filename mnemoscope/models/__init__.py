@@ -16,6 +16,7 @@ from mnemoscope.models.edits import (
 from mnemoscope.models.factored_matrix import FactoredMatrix
 from mnemoscope.models.forward_pass import early_logits, forward, unembed
 from mnemoscope.models.initialize import init
+from mnemoscope.models.layer import Layer
 from mnemoscope.models.model import AnyModel, Model, Site, draw_by_shape
 from mnemoscope.models.shapes import parameter_shapes
 from mnemoscope.models.sites import recorded_sites, site_axes
@@ -29,6 +30,7 @@ __all__ = [
     "FactoredMatrix",
     "HookedModel",
     "Init",
+    "Layer",
     "Model",
     "ModelConfig",
     "Site",

@@ -20,6 +20,7 @@ from mnemoscope.models.activations import ACTIVATIONS
 from mnemoscope.models.attention_kinds import ATTENTION
 from mnemoscope.models.forward_pass import transformer_logits
 from mnemoscope.models.initialize import init
+from mnemoscope.models.layer import AnyLayer, Layer
 from mnemoscope.models.model import Model, Site, Sizes
 from mnemoscope.models.norms import NORMS
 from mnemoscope.models.positions import POSITIONS
@@ -100,6 +101,7 @@ class ModelConfig(Model):
             "causal",
             "norm_type",
             "norm_eps",
+            "custom_layers",
             "init",
         }
     )
@@ -168,6 +170,10 @@ class ModelConfig(Model):
     mlp_layers: LayerNumbers | None = None
     """The layers that have a feed-forward part; None: all of them."""
 
+    custom_layers: tuple[tuple[Annotated[int, Field(ge=0)], AnyLayer], ...] = ()
+    """(layer, Layer): layers of other kinds, which have a block's place in the stack and neither
+    attention nor a feed-forward part."""
+
     attention: Annotated[str, _one_of("attention", ATTENTION)] = "softmax"
     """How scores become a pattern: `softmax`; `linear`, which takes them as they are, neither
     divided nor normalized; or `relu`, which leaves out the negative ones."""
@@ -216,6 +222,7 @@ class ModelConfig(Model):
         self._check_rotary()
         self._check_layers("attn_layers", self.attn_layers)
         self._check_layers("mlp_layers", self.mlp_layers)
+        self._check_custom_layers()
         self._check_parallel()
         # each raises for a pattern that matches nothing
         self._check_identity()
@@ -265,6 +272,16 @@ class ModelConfig(Model):
             f"{field}={list(layers)}{d_mlp} {self.n_layers} layers; "
             f"allowed: layers from 0 to {self.n_layers - 1}{also}"
         )
+
+    def _check_custom_layers(self) -> None:
+        numbers = [layer for layer, _ in self.custom_layers]
+        taken = {*(self.attn_layers or ()), *(self.mlp_layers or ())}
+        free = sorted(set(range(self.n_layers)) - taken)
+        if len(set(numbers)) < len(numbers) or not set(numbers) <= set(free):
+            raise ValueError(
+                f"custom_layers at {numbers} of {self.n_layers} layers; allowed: each of "
+                f"{free} once, which attn_layers and mlp_layers do not name"
+            )
 
     def _check_parallel(self) -> None:
         if self.parallel_attn_mlp and (self.norm == "post" or not self.attn_residual):
@@ -337,11 +354,19 @@ class ModelConfig(Model):
 
     def has_attn(self, layer: int) -> bool:
         """Whether a layer has attention."""
+        if self.custom_layer(layer) is not None:
+            return False
         return self.attn_layers is None or layer in self.attn_layers
 
     def has_mlp(self, layer: int) -> bool:
         """Whether a layer has a feed-forward part."""
+        if self.custom_layer(layer) is not None:
+            return False
         return self.d_mlp > 0 and (self.mlp_layers is None or layer in self.mlp_layers)
+
+    def custom_layer(self, layer: int) -> Layer | None:
+        """What stands in a layer instead of attention and feed-forward; None: nothing."""
+        return dict(self.custom_layers).get(layer)
 
     def identity_names(self) -> frozenset[str]:
         """The parameters that start as the identity; a pattern that matches nothing raises."""

@@ -23,7 +23,7 @@ result: what the trace holds is what the rest of the computation used. Under `ji
 asked for of the trace is not computed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,8 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.models.activations import ACTIVATIONS
 from mnemoscope.models.attention_kinds import ATTENTION
 from mnemoscope.models.edits import Intervention, SiteRecorder
-from mnemoscope.models.model import Model, Site
+from mnemoscope.models.layer import Layer, SiteOfBlock
+from mnemoscope.models.model import Model, Site, no_site
 from mnemoscope.models.norms import NORMS
 from mnemoscope.models.positions import POSITIONS
 from mnemoscope.models.precision import wide
@@ -80,7 +81,7 @@ def transformer_logits(config: "ModelConfig", params: Params, tokens: Tokens, si
         tokens: One sequence.
         site: What every named value goes through.
     """
-    run = _Pass(config, params, site, site.edited, _may_see(config, tokens.shape[0]))
+    run = _Pass(config, params, site, _may_see(config, tokens.shape[0]))
     x = _embed(run, tokens)
     for layer in range(config.n_layers):
         x = _layer(run, layer, x)
@@ -97,7 +98,7 @@ def unembed(
         params: Its parameters by name.
         x: Streams after the last layer, or after another one.
     """
-    return _unembed(_Pass(config, params, lambda _, x: x), x)
+    return _unembed(_Pass(config, params, no_site), x)
 
 
 def unembedding(config: "ModelConfig", params: Params) -> Float[Array, "d_model vocab"]:
@@ -123,7 +124,7 @@ def read_out(
         params: Its parameters by name.
         x: Vectors such as a unit's row of W_out.
     """
-    run = _Pass(config, params, lambda _, x: x)
+    run = _Pass(config, params, no_site)
     weighted = run.weights_of_norm("ln_final", x) if config.norm == "pre" else x
     return _product_with_unembedding(run, weighted)
 
@@ -173,7 +174,7 @@ def run_part(
             for each.
     """
     n_pos = inputs[0].shape[0]
-    run = _Pass(config, params, lambda _, x: x, may_see=_may_see(config, n_pos))
+    run = _Pass(config, params, no_site, may_see=_may_see(config, n_pos))
     block, _, last = name.rpartition(".")
     if last == "embed":
         return _embedding(run, inputs[0])
@@ -201,10 +202,8 @@ class _Pass:
 
     config: "ModelConfig"
     params: Params
-    site: Callable[[str, Array], Array]
+    site: Site
     """What every named value goes through: it applies edits and records."""
-    edited: frozenset[str] = frozenset()
-    """The sites that are edited."""
     may_see: Bool[Array, "1 pos key_pos"] | None = None
     """Which keys each position sees."""
 
@@ -276,6 +275,9 @@ def _layer(run: _Pass, layer: int, x: Float[Array, "pos d_model"]) -> Float[Arra
     site = run.site
     block = f"blocks.{layer}"
     x = site(f"{block}.hook_resid_pre", x)
+    custom = config.custom_layer(layer)
+    if custom is not None:
+        return site(f"{block}.hook_resid_post", _custom(run, custom, block, x))
     if config.parallel_attn_mlp:
         added = _attention(run, block, x) if config.has_attn(layer) else 0.0
         if config.has_mlp(layer):
@@ -292,6 +294,25 @@ def _layer(run: _Pass, layer: int, x: Float[Array, "pos d_model"]) -> Float[Arra
         if config.norm == "post":
             x = _norm(run, f"{block}.ln2", x)
     return site(f"{block}.hook_resid_post", x)
+
+
+def _custom(
+    run: _Pass, layer: Layer, block: str, x: Float[Array, "pos d_model"]
+) -> Float[Array, "pos d_model"]:
+    """The stream after a layer of another kind."""
+    start = f"{block}."
+    own = {
+        name.removeprefix(start): value
+        for name, value in run.params.items()
+        if name.startswith(start)
+    }
+    after = layer.forward(run.config, own, x, SiteOfBlock(run.site, block))
+    if jnp.shape(after) != x.shape:
+        raise UserError(
+            f"the layer {layer.kind_name()!r} made shape {jnp.shape(after)} of the stream; "
+            f"allowed: {x.shape}, as before it"
+        )
+    return after.astype(x.dtype)
 
 
 def _attention(
@@ -324,7 +345,7 @@ def _heads(
     out = jnp.einsum("phe,hed->pd", z, w_o)
     by_head = jnp.einsum("phe,hed->phd", z, w_o)
     edited_by_head = site(f"{attn}.hook_result", by_head)
-    if f"{attn}.hook_result" in run.edited:
+    if f"{attn}.hook_result" in run.site.edited:
         out = out + (edited_by_head - by_head).sum(axis=1)
     return site(f"{block}.hook_attn_out", out + run.bias(f"{attn}.b_O", 2))
 
@@ -340,7 +361,7 @@ def _queries_keys_values(
     for (name, heads), read in zip(heads_of_qkv(config).items(), seen, strict=True):
         letter = name.lower()
         mapped = jnp.einsum("pd,hde->phe", read, run.params[f"{attn}.W_{name}"])
-        if f"{block}.hook_{letter}_input" in run.edited:
+        if f"{block}.hook_{letter}_input" in run.site.edited:
             mapped = mapped + _change_by_split_input(run, block, name, heads, x)
         found[name] = site(f"{attn}.hook_{letter}", mapped + run.bias(f"{attn}.b_{name}", 3))
     turned = POSITIONS[config.positions].turned

@@ -53,6 +53,25 @@ class Site(Protocol):
         ...
 
 
+class NoSite:
+    """A `Site` of a pass that nobody edits or looks at: every value stays as it was computed."""
+
+    edited: frozenset[str] = frozenset()
+    """The sites that are edited: none."""
+
+    def __call__(self, name: str, x: Array) -> Array:
+        """The value itself.
+
+        Args:
+            name: of the site.
+            x: what was computed there.
+        """
+        return x
+
+
+no_site = NoSite()
+
+
 class Sizes(NamedTuple):
     """What the shapes of parameters say of what a model reads and answers."""
 
@@ -97,6 +116,9 @@ class Model(Kind):
     @abstractmethod
     def forward(self, params: Params, tokens: Tokens, site: Site) -> Logits:
         """Logits after every token of one sequence.
+
+        A value inside of a `jax.lax.scan` is none that `site` can take: hand it the values of all
+        positions, before the scan or after it.
 
         Args:
             params: the parameters by name.

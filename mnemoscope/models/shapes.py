@@ -38,6 +38,10 @@ def parameter_shapes(
         shapes["pos_embed.W_pos"] = (n_ctx, d_model)
     for layer in range(config.n_layers):
         block = f"blocks.{layer}"
+        custom = config.custom_layer(layer)
+        if custom is not None:
+            own = custom.parameter_shapes(config, n_ctx)
+            shapes |= {f"{block}.{name}": shape for name, shape in own.items()}
         if config.has_attn(layer):
             shapes |= _norm_shapes(config, f"{block}.ln1")
             shapes |= _attention_shapes(config, f"{block}.attn")

@@ -42,11 +42,14 @@ def site_axes(config: "ModelConfig") -> Sites:
     for layer in range(config.n_layers):
         block = f"blocks.{layer}"
         sites[f"{block}.hook_resid_pre"] = "pos d_model"
+        custom = config.custom_layer(layer)
+        if custom is not None:
+            sites |= {f"{block}.{name}": axes for name, axes in custom.sites(config).items()}
         if config.has_attn(layer):
             sites |= _attention_sites(config, block)
             if config.norm == "post":
                 sites |= _norm_sites(f"{block}.ln1")
-        if not config.parallel_attn_mlp:
+        if custom is None and not config.parallel_attn_mlp:
             sites[f"{block}.hook_resid_mid"] = "pos d_model"
         if config.has_mlp(layer):
             sites |= _mlp_sites(config, block)

@@ -98,6 +98,9 @@ class Transformer(HookedModel):
         tail = config.model_copy(
             update={
                 "n_layers": config.n_layers - layer,
+                "custom_layers": tuple(
+                    (i - layer, custom) for i, custom in config.custom_layers if i >= layer
+                ),
                 "attn_layers": still(config.attn_layers),
                 "mlp_layers": still(config.mlp_layers),
                 # a stream has its positions already, but heads turn what they read of it

@@ -251,6 +251,7 @@ class Weights:
             include_mlp_biases: Whether those of feed-forward parts do.
         """
         config = self.config
+        self.require_known_parts()
         total = jnp.zeros((*self.W_E.shape[: self.n_leading], config.d_model))
         stop = self.layers_before(layer, mlp_input)
         for i in range(stop + int(mlp_input)):
@@ -259,6 +260,14 @@ class Weights:
             if include_mlp_biases and i < stop and config.has_mlp(i):
                 total = total + self.parameter(f"blocks.{i}.mlp.b_out")
         return total
+
+    def require_known_parts(self) -> None:
+        """Raise unless the stream is made of what attention and feed-forward add to it."""
+        if self.config.custom_layers:
+            raise UserError(
+                "the parts of a stream are those of attention and feed-forward; allowed: a model "
+                f"without custom_layers, got {short(self.config.custom_layers)}"
+            )
 
     # ---- parameters by their names
 

@@ -44,6 +44,7 @@ SUPPORT = Support(
         "parallel_attn_mlp": ANY,
         "attn_layers": ANY,
         "mlp_layers": ANY,
+        "custom_layers": ((),),
         "attn_residual": ANY,
         "causal": ANY,
         "d_head": ANY,

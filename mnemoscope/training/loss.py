@@ -305,8 +305,8 @@ def _in_chunks(
     frozen: Params,
     batch: Example,
     rewrite: Rewrite,
-    precision: Precision,
-    loss: Loss,
+    precision: Precision = "default",
+    loss: Loss = CrossEntropy(),  # noqa: B008 (it is frozen)
 ) -> tuple[Float[Array, ""], Params]:
     """The loss and its gradient, chunk by chunk."""
 
