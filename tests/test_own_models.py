@@ -282,13 +282,20 @@ class WideAsOurs(Wide):
 
     kind: Literal["wide-as-ours"] = "wide-as-ours"
     computed_as: ClassVar[str] = "transformer"
+    sizes: ClassVar[frozenset[str]] = ms.ModelConfig.sizes | {"times"}
+    times: float = 10.0
+
+
+class Nameless(ms.ModelConfig):
+    """Has no kind of its own."""
 
 
 def test_what_extends_the_transformer_is_foreign_unless_it_says_otherwise():
     task = ms.Permutation()
     assert choose_rewrite(ms.ModelConfig(), task).name == "pair tables"
     assert choose_rewrite(Wide(), task) is None
-    assert choose_rewrite(WideAsOurs(), task).name == "pair tables"
+    assert choose_rewrite(WideAsOurs(times=5.0), task).name == "pair tables"
+    assert "Nameless, which extends it without" in REWRITES[1].why_not(Nameless(), task)
     spec = ms.Spec(task=ms.Cycle(), model=Wide(d_model=4), steps=1, batch=1)
     assert json.loads(spec.canonical_json())["model"]["kind"] == "wide-start"
     assert ms.Spec.model_validate_json(spec.canonical_json()) == spec

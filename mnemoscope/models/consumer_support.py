@@ -46,8 +46,8 @@ class Support:
         return as_transformer(config, self.consumer)
 
     def _refused(self, config: ModelConfig) -> Iterator[str]:
-        for name, field in ModelConfig.model_fields.items():
-            if name in ModelConfig.sizes or not _matters(config, name):
+        for name, field in type(config).model_fields.items():
+            if name in config.sizes or not _matters(config, name):
                 continue
             value = getattr(config, name)
             if name not in self.values:
@@ -69,6 +69,8 @@ def why_foreign(config: Model) -> str | None:
     is_ours = type(config) is ModelConfig
     if is_ours or (isinstance(config, ModelConfig) and config.computed_as == ours):
         return None
+    if config.kind_name() == ours:
+        return f"{type(config).__name__}, which extends it without a kind of its own"
     return f"kind={config.kind_name()!r} (allowed: {ours!r})"
 
 

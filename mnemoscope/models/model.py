@@ -89,8 +89,9 @@ class Model(Kind):
     family: ClassVar[str] = "model"
 
     computed_as: ClassVar[str] = ""
-    """The kind whose readers (rewrites, the walk, the explorer, exports) compute this one too: one
-    that extends it and differs in how it starts alone, say. They refuse any other kind."""
+    """The kind whose readers (rewrites, the walk, the explorer, exports) compute this one too:
+    `transformer` for one that extends `ModelConfig` and differs in how it starts alone, say, with
+    its own fields among `sizes`. They refuse any other kind."""
 
     frozen: tuple[str, ...] = ()
     """Parameters that training leaves as they were drawn: names or patterns."""
