@@ -133,6 +133,7 @@ AS_USERS_HAVE_IT = (
     "identity_store",
     "old_store",
     "optimizers",
+    "own_models",
     "profile",
     "resume",
     "seeds",

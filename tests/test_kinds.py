@@ -268,6 +268,22 @@ def test_a_file_that_was_edited_after_its_import_does_not_pass_for_what_runs(tmp
     assert code_of(edited_later.f, must_read=True) == unread
 
 
+seen = 1
+
+
+def test_an_argument_is_not_the_global_of_its_name(monkeypatch):
+    """In a notebook `model` is an argument of a metric, and what the last cell made."""
+
+    def reads(seen):
+        return seen + SHIFT
+
+    before = code_of(reads, must_read=True)
+    monkeypatch.setattr(sys.modules[__name__], "seen", 2)
+    assert code_of(reads, must_read=True) == before
+    monkeypatch.setattr(sys.modules[__name__], "SHIFT", 3)
+    assert code_of(reads, must_read=True) != before
+
+
 PAIRS = (lambda x: x + 1, lambda x: x + 2), (lambda x: lambda x: x, lambda x: x)
 
 

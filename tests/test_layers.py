@@ -3,6 +3,7 @@ and what consumers of models say to rows that they do not have.
 """
 
 import re
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -387,6 +388,8 @@ SUPPORTS = {
 class Later(ModelConfig):
     """What a later version may have besides."""
 
+    kind: Literal["later"] = "later"
+    computed_as: ClassVar[str] = "transformer"
     soft_cap: float = 0.0
 
 

@@ -132,6 +132,9 @@ def test_no_two_modules_import_each_other():
 # of each pair one names the other in its signatures alone, under TYPE_CHECKING
 FOR_TYPES = (
     {"mnemoscope.studies.study", "mnemoscope.studies.evidence"},
+    {"mnemoscope.models.config", "mnemoscope.models.forward_pass"},
+    {"mnemoscope.models.config", "mnemoscope.models.initialize"},
+    {"mnemoscope.models.config", "mnemoscope.models.layer"},
     {"mnemoscope.models.config", "mnemoscope.models.positions"},
     {"mnemoscope.models.config", "mnemoscope.models.shapes"},
     {"mnemoscope.models.config", "mnemoscope.models.sites"},

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from pydantic import BaseModel
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.seeds import device_mesh, for_each_seed
@@ -23,6 +22,7 @@ from mnemoscope.training.schedules import (
     Constant,
     Cosine,
     Linear,
+    Schedule,
     WarmupStableDecay,
 )
 from mnemoscope.training.spec import Spec
@@ -281,8 +281,7 @@ class _Signs(Optimizer):
 
 
 def test_an_optimizer_may_want_the_tree():
-    # as if it were allowed in a Spec: pydantic's own copy checks nothing
-    spec = BaseModel.model_copy(TINY, update={"optimizer": _Signs()})
+    spec = by(_Signs())
     before = start(spec, 0)
     step = jax.jit(lambda state, n: train_step(spec, world, data_key, jnp.array(0), state, n))
     world_key, _, data_key = seed_keys(0)
@@ -293,3 +292,62 @@ def test_an_optimizer_may_want_the_tree():
     singular = np.linalg.svd(moved["blocks.0.mlp.W_in"], compute_uv=False)
     np.testing.assert_allclose(singular, 1, atol=1e-3)
     assert np.isin(np.round(moved["embed.W_E"], 3), (-1, 0, 1)).all()
+
+
+class Muon(Optimizer):
+    """Optax's own, as an outsider brings it: matrices orthogonalized, the rest by Adam."""
+
+    wants_tree: ClassVar[bool] = True
+    kind: Literal["muon"] = "muon"
+    lr: float = 0.02
+    beta: float = 0.9
+
+    def direction(self):
+        # what Optax adds to the parameters at a rate of 1 is what a step of rate 1 takes away
+        return optax.chain(optax.contrib.muon(1.0, beta=self.beta), optax.scale(-1.0))
+
+
+class Triangle(Schedule):
+    """Up in a line to the middle of the training, and down again."""
+
+    kind: Literal["triangle"] = "triangle"
+    low: float = 0.25
+
+    def share(self, step, steps):
+        up = 1 - jnp.abs(2 * jnp.asarray(step, float) / steps - 1)
+        return self.low + (1 - self.low) * up
+
+
+def test_muon_of_an_outsider_with_a_schedule_of_its_own(store):
+    spec = by(Muon(beta=0.8, schedule=Triangle(low=0.5)), steps=4)
+    assert Spec.model_validate_json(spec.canonical_json()) == spec
+    assert spec.compile_key() == by(Muon(lr=1.0, schedule=Triangle())).compile_key()
+    run = fit(spec, [0, 1])
+    assert run.finished.all()
+    store.save(run, 1.0, "a machine")
+    assert store.load(store.rows()[0]).spec == spec
+    # a second route: Optax itself with the rates written out, on gradients of the named shapes
+    rates = jnp.array([0.5, 0.75, 1.0, 0.75]) * 0.02
+    theirs = optax.contrib.muon(lambda step: rates[step], beta=0.8, adam_learning_rate=None)
+    ours = spec.optimizer.with_numbers(spec.optimizer.numbers()).transformation(4)
+    shapes = trained_shapes(spec)
+    rng = np.random.default_rng(0)
+
+    def drawn():
+        return {name: jnp.asarray(rng.normal(size=x), float) for name, x in shapes.items()}
+
+    mine = other = drawn()
+    my_state = ours.init(mine)
+    their_state = theirs.init(other)
+
+    @jax.jit
+    def step(gradient, mine, my_state, other, their_state):
+        update, my_state = ours.update(gradient, my_state, mine)
+        their_update, their_state = theirs.update(gradient, their_state, other)
+        mine = optax.apply_updates(mine, update)
+        return mine, my_state, optax.apply_updates(other, their_update), their_state
+
+    for _ in range(4):
+        mine, my_state, other, their_state = step(drawn(), mine, my_state, other, their_state)
+    for name in shapes:
+        np.testing.assert_allclose(mine[name], other[name], rtol=1e-5, atol=1e-6)

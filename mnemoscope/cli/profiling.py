@@ -66,7 +66,7 @@ def _choose_condition(study: str, name: str, scale: Scale) -> "tuple[str, Condit
         raise UserError(f"study {study!r} trains no transformer, so there is no step to profile")
     if name and name not in conditions:
         raise UserError(unknown("condition", name, conditions))
-    chosen = name or max(conditions, key=lambda name: conditions[name].spec.model.d_model)
+    chosen = name or max(conditions, key=lambda name: conditions[name].spec.model.relative_cost)
     return chosen, conditions[chosen]
 
 

@@ -8,6 +8,7 @@ are named, not read, since they have versions; those of the package that the thi
 are read, and so are those of the packages that its base classes are from.
 """
 
+import dis
 import functools
 import hashlib
 import inspect
@@ -22,6 +23,7 @@ from mnemoscope.core.errors import UserError, short
 from mnemoscope.core.source import is_generated, text_of
 from mnemoscope.core.strict import Strict
 
+READS_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 PLAIN = str | bytes | int | float | complex | bool | None
 # what Python or a library writes into a class, or what changes nothing of what it does
 NOT_READ = ("__abstractmethods__", "__annotations__", "__class_getitem__", "__hash__", "__slots__")
@@ -158,7 +160,8 @@ class _Reader:
         text = text_of(thing.__code__)
         if text is not None:
             yield text.tree
-            names = text.names
+            # an argument that is called as a global is, `model` in a notebook, is not that global
+            names = text.names & _global_names(thing.__code__)
         elif self.must_read:
             raise UserError(
                 f"the text of {thing.__qualname__!r} cannot be read, or is another than the one "
@@ -231,6 +234,13 @@ def _compiled(code: types.CodeType, doc: str | None) -> Iterator[str]:
             yield from _compiled(constant, None)
         elif constant is None or constant != doc:
             yield repr(constant)
+
+
+def _global_names(code: types.CodeType) -> set[str]:
+    """The global names that a code object and those inside it read."""
+    read = {each.argval for each in dis.get_instructions(code) if each.opname in READS_GLOBAL}
+    inner = [part for part in code.co_consts if isinstance(part, types.CodeType)]
+    return read.union(*(_global_names(part) for part in inner))
 
 
 def _compiled_names(code: types.CodeType) -> set[str]:

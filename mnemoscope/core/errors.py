@@ -23,6 +23,10 @@ class UserError(ValueError):
         super().__init__("".join(printable))
 
 
+class NoSuchNameError(UserError, AttributeError):
+    """A name that is not there, in one line that says what is; `hasattr` answers False."""
+
+
 class Notice(RuntimeWarning):
     """What the user should know and stops nothing; the command line says it in one line."""
 

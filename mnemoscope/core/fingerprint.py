@@ -39,6 +39,8 @@ TRAINING = (
     "models/edits.py",
     "models/forward_pass.py",
     "models/initialize.py",
+    "models/layer.py",
+    "models/model.py",
     "models/norms.py",
     "models/positions.py",
     "models/precision.py",

@@ -387,7 +387,7 @@ class _Session:
                 self.blocks.append(Block(next(self.numbers), name, spec, part))
         # the longest first: what is begun last should not be what everybody waits for
         self.queue = sorted(
-            self.blocks, key=lambda block: -block.samples * block.spec.model.d_model
+            self.blocks, key=lambda block: -block.samples * block.spec.model.relative_cost
         )
 
     def _next(self, worker: str) -> Block | None:

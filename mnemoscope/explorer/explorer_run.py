@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mnemoscope.models import ModelConfig
+from mnemoscope.models.consumer_support import as_transformer
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
@@ -44,7 +45,7 @@ def describe_run(run: Run, name: str, seeds: tuple[int, ...] = ()) -> ExplorerRu
 
 def _describe_spec(spec: Spec) -> str:
     """Model, task and training in a sentence."""
-    model = spec.model
+    model = as_transformer(spec.model, "the explorer")
     parts = [
         f"d={model.d_model}",
         f"{model.n_heads} head{'s' * (model.n_heads > 1)}",

@@ -24,7 +24,7 @@ from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.explorer.explorer_run import ExplorerRun
 from mnemoscope.explorer.paper_prompts import list_prompts
 from mnemoscope.explorer.task_adapters import get_adapter
-from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
+from mnemoscope.models import HookedModel, Model, ModelConfig, bind
 from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.probes.ablation import build_edits, list_cases
 from mnemoscope.probes.skills import over_seeds
@@ -55,7 +55,7 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
     task = run.spec.task
     adapter = get_adapter(task)
     steps = run.spec.snapshot_steps()
-    shapes = parameter_shapes(run.spec.model, task.d_vocab, task.n_ctx)
+    shapes = run.spec.model.parameter_shapes(task.d_vocab, task.n_ctx)
     carried_rows = _rows_of(run, explorer_run.carried)
     final_rows = _choose_final_rows(explorer_run)
     opened = [*explorer_run.carried, *(run.seeds[row] for row in final_rows)]
@@ -154,9 +154,10 @@ def require_shown(explorer_run: ExplorerRun) -> None:
         raise UserError(f"seed {diverged[0]} of run {name} diverged: {advice}")
 
 
-def resolve_config(config: ModelConfig) -> dict[str, Any]:
+def resolve_config(config: Model) -> dict[str, Any]:
     """Every field with its value, those too that JSON leaves out at their default."""
-    return {name: getattr(config, name) for name in ModelConfig.model_fields if name != "init"}
+    shown = [name for name in ModelConfig.model_fields if name not in ("kind", "init")]
+    return {name: getattr(config, name) for name in shown}
 
 
 def _rows_of(run: Run, seeds: Sequence[int]) -> list[int]:
@@ -179,7 +180,7 @@ def _count_weights(run: Run) -> int:
 
 def _flatten_weights(run: Run, rows: Sequence[int], snapshots: Sequence[int]) -> np.ndarray:
     """All parameters of some seeds at some snapshots in one row: (seed, snapshot, number)."""
-    shapes = parameter_shapes(run.spec.model, run.spec.task.d_vocab, run.spec.task.n_ctx)
+    shapes = run.spec.model.parameter_shapes(run.spec.task.d_vocab, run.spec.task.n_ctx)
     parts = []
     for name in shapes:
         value = run.snapshots[name]
@@ -252,7 +253,7 @@ def _sweep_skills(explorer_run: ExplorerRun) -> tuple[Metrics, Metrics]:
     params: Params = {}
     for name, value in run.snapshots.items():
         params[name] = jnp.asarray(value[rows, snapshots])
-    models = Transformer(run.spec.model, params)
+    models = bind(run.spec.model, params)
     worlds = jax.tree.map(lambda x: np.asarray(x)[rows], run.worlds())
     skills = over_seeds(lambda model, world: measure(task, model, world), models, worlds)
     ends = {name: _round(values[:n_seeds]) for name, values in skills.items()}
@@ -279,7 +280,7 @@ def _golden_answers(
     last = len(explorer_run.run.spec.snapshot_steps()) - 1
 
     @jax.jit
-    def answer(model: Transformer, tokens: Array) -> Array:
+    def answer(model: HookedModel, tokens: Array) -> Array:
         def ablated(knock_out: Any) -> Array:
             return jax.nn.softmax(model(tokens, knock_out), axis=-1)
 
@@ -305,7 +306,7 @@ def _golden_answers(
     return golden
 
 
-def _ablated_parts(config: ModelConfig, case: str) -> dict[str, str]:
+def _ablated_parts(config: Model, case: str) -> dict[str, str]:
     """What a case of `cases` ablates, as the page's addresses name it."""
     if case == "none":
         return {}

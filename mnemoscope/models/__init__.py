@@ -16,20 +16,29 @@ from mnemoscope.models.edits import (
 from mnemoscope.models.factored_matrix import FactoredMatrix
 from mnemoscope.models.forward_pass import early_logits, forward, unembed
 from mnemoscope.models.initialize import init
+from mnemoscope.models.layer import Layer
+from mnemoscope.models.model import AnyModel, Model, Site, draw_by_shape
 from mnemoscope.models.shapes import parameter_shapes
 from mnemoscope.models.sites import recorded_sites, site_axes
 from mnemoscope.models.stack import Stack
-from mnemoscope.models.transformer import Transformer
+from mnemoscope.models.transformer import HookedModel, Transformer, bind
 
 __all__ = [
+    "AnyModel",
     "Cache",
     "Edit",
     "FactoredMatrix",
+    "HookedModel",
     "Init",
+    "Layer",
+    "Model",
     "ModelConfig",
+    "Site",
     "Stack",
     "Transformer",
     "add_to_site",
+    "bind",
+    "draw_by_shape",
     "early_logits",
     "force_pattern",
     "forward",

@@ -92,12 +92,13 @@ class Cache(CachedSites):
             return_labels: Whether labels come too.
         """
         stop = self.model.layers_before(layer, mlp_input)
+        sites = self.model.config.sites()
         parts: dict[str, Array] = {}
         for i in range(min(stop + 1, self.model.config.n_layers)):
             parts[f"{i}_pre"] = self["resid_pre", i]
             is_asked = mlp_input if i == stop else incl_mid
-            # in a parallel layer both parts receive the same stream
-            if is_asked and not self.model.config.parallel_attn_mlp:
+            # there is none in a parallel layer, whose parts receive the same stream
+            if is_asked and f"blocks.{i}.hook_resid_mid" in sites:
                 parts[f"{i}_mid"] = self["resid_mid", i]
         is_end = stop == self.model.config.n_layers
         if is_end:
@@ -461,6 +462,7 @@ class Cache(CachedSites):
 
     def _check_is_sum(self) -> None:
         config = self.model.config
+        self.model.require_known_parts()
         if config.norm == "post" or not config.attn_residual:
             raise UserError(
                 f"the stream of a model with norm={config.norm!r} and attn_residual="

@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array, Params
-from mnemoscope.models.config import ModelConfig
 from mnemoscope.models.edits import Edit, Intervention
 from mnemoscope.models.forward_pass import forward
 from mnemoscope.models.hooks import Hook
+from mnemoscope.models.model import Model
 
 # numbers from which on a pass is compiled as a whole. A smaller one takes less time operation by
 # operation than the compiler does for every other prompt length and set of edited sites
@@ -31,7 +31,7 @@ Data = tuple[Array, ...]
 
 
 def run_pass(
-    config: ModelConfig,
+    config: Model,
     params: Params,
     tokens: Array,
     interventions: Sequence[Intervention],
@@ -53,7 +53,9 @@ def run_pass(
     is_large = sum(int(np.size(x)) for x in params.values()) >= LARGE
     # hooks are called outside of what is compiled
     run = _compiled if is_large and not hooks else _run
-    logits, trace = run(config, params, tokens, tuple(interventions), has_seeds, names)
+    # the code of a model from outside is part of the key under which jit keeps a program
+    code = config.code()
+    logits, trace = run(config, code, params, tokens, tuple(interventions), has_seeds, names)
     for hook in hooks:
         if hook.failed:
             raise hook.failed[0]
@@ -62,7 +64,8 @@ def run_pass(
 
 
 def _run(
-    config: ModelConfig,
+    config: Model,
+    code: str,
     params: Params,
     tokens: Array,
     interventions: tuple[Any, ...],
@@ -90,15 +93,13 @@ def _run(
     return run(params, tokens, data, jnp.zeros(in_front))
 
 
-_compiled = partial(jax.jit, static_argnames=("config", "has_seeds", "names"))(_run)
+_compiled = partial(jax.jit, static_argnames=("config", "code", "has_seeds", "names"))(_run)
 
 
 # ---- masks and values of edits, which may differ from row to row and from seed to seed
 
 
-def _spread(
-    config: ModelConfig, each: Any, in_front: tuple[int, ...]
-) -> list[tuple[Array, int | None]]:
+def _spread(config: Model, each: Any, in_front: tuple[int, ...]) -> list[tuple[Array, int | None]]:
     """An edit's mask and value, each with the axis that `vmap` runs over: the first if it has axes
     in front, else none. What fits nowhere stays as it is, for the edit to refuse."""
     if not isinstance(each, Edit):

@@ -7,17 +7,21 @@ forward pass.
 """
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from math import isqrt
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from mnemoscope.core.axes import Logits, Params, PRNGKeyArray, Tokens
 from mnemoscope.core.errors import unknown
 from mnemoscope.core.legacy import MODEL_NAMES, model_from_stored, model_to_stored
 from mnemoscope.core.strict import Strict
 from mnemoscope.models.activations import ACTIVATIONS
 from mnemoscope.models.attention_kinds import ATTENTION
+from mnemoscope.models.forward_pass import transformer_logits
+from mnemoscope.models.initialize import init
+from mnemoscope.models.layer import AnyLayer, Layer
+from mnemoscope.models.model import Model, Site, Sizes
 from mnemoscope.models.norms import NORMS
 from mnemoscope.models.positions import POSITIONS
 from mnemoscope.models.shapes import parameter_shapes
@@ -70,8 +74,9 @@ class Init(Strict):
     """(parameter, factor): parameters that start so many times as large as they are drawn."""
 
 
-class ModelConfig(Strict):
-    """One transformer, causal unless said otherwise.
+class ModelConfig(Model):
+    """One transformer, causal unless said otherwise: the kind of model that a Spec names by no
+    kind.
 
     Vocabulary and context length come from the task, or from the file that a model was read from.
     """
@@ -96,18 +101,22 @@ class ModelConfig(Strict):
             "causal",
             "norm_type",
             "norm_eps",
+            "custom_layers",
             "init",
         }
     )
     renamed = MODEL_NAMES
 
-    # what is counted or drawn, but is not another way to compute
+    # what is counted, named or drawn, but is not another way to compute
     sizes: ClassVar[frozenset[str]] = frozenset(
-        {"d_model", "n_heads", "n_layers", "d_mlp", "n_ctx", "frozen", "init"}
+        {"kind", "d_model", "n_heads", "n_layers", "d_mlp", "n_ctx", "frozen", "init"}
     )
 
     # sizes that follow from others where they are left out
     filled_in: ClassVar[frozenset[str]] = frozenset({"d_head", "n_key_value_heads", "rotary_dim"})
+
+    kind: Literal["transformer"] = "transformer"
+    """The name of this kind of model; files leave it out."""
 
     d_model: Size = 32
     """Width of the residual stream."""
@@ -161,6 +170,10 @@ class ModelConfig(Strict):
     mlp_layers: LayerNumbers | None = None
     """The layers that have a feed-forward part; None: all of them."""
 
+    custom_layers: tuple[tuple[Annotated[int, Field(ge=0)], AnyLayer], ...] = ()
+    """(layer, Layer): layers of other kinds, which have a block's place in the stack and neither
+    attention nor a feed-forward part."""
+
     attention: Annotated[str, _one_of("attention", ATTENTION)] = "softmax"
     """How scores become a pattern: `softmax`; `linear`, which takes them as they are, neither
     divided nor normalized; or `relu`, which leaves out the negative ones."""
@@ -187,9 +200,6 @@ class ModelConfig(Strict):
     n_ctx: Size | None = None
     """The longest sequence, where no table of positions bounds it; None: any."""
 
-    frozen: tuple[str, ...] = ()
-    """Parameters that training leaves as they were drawn: names or patterns."""
-
     init: Init = Init()
     """How parameters start."""
 
@@ -212,9 +222,9 @@ class ModelConfig(Strict):
         self._check_rotary()
         self._check_layers("attn_layers", self.attn_layers)
         self._check_layers("mlp_layers", self.mlp_layers)
+        self._check_custom_layers()
         self._check_parallel()
         # each raises for a pattern that matches nothing
-        self.frozen_names()
         self._check_identity()
         self.constants()
         self.factors()
@@ -263,6 +273,16 @@ class ModelConfig(Strict):
             f"allowed: layers from 0 to {self.n_layers - 1}{also}"
         )
 
+    def _check_custom_layers(self) -> None:
+        numbers = [layer for layer, _ in self.custom_layers]
+        taken = {*(self.attn_layers or ()), *(self.mlp_layers or ())}
+        free = sorted(set(range(self.n_layers)) - taken)
+        if len(set(numbers)) < len(numbers) or not set(numbers) <= set(free):
+            raise ValueError(
+                f"custom_layers at {numbers} of {self.n_layers} layers; allowed: each of "
+                f"{free} once, which attn_layers and mlp_layers do not name"
+            )
+
     def _check_parallel(self) -> None:
         if self.parallel_attn_mlp and (self.norm == "post" or not self.attn_residual):
             raise ValueError(
@@ -283,25 +303,74 @@ class ModelConfig(Strict):
                     f"init.identity names {name!r}, which is no square matrix in this model"
                 )
 
+    # ---- what every model says
+
+    def parameter_shapes(
+        self, d_vocab: int, n_ctx: int, d_vocab_out: int | None = None
+    ) -> dict[str, tuple[int, ...]]:
+        return parameter_shapes(self, d_vocab, n_ctx, d_vocab_out)
+
+    def draw_parameters(
+        self, d_vocab: int, n_ctx: int, d_vocab_out: int | None = None, *, key: PRNGKeyArray
+    ) -> Params:
+        return init(self, d_vocab, n_ctx, d_vocab_out, key=key)
+
     def sites(self) -> dict[str, str]:
-        """Every site's name and axes, in the order of the computation."""
         return site_axes(self)
+
+    def forward(self, params: Params, tokens: Tokens, site: Site) -> Logits:
+        return transformer_logits(self, params, tokens, site)
+
+    def read_sizes(self, shapes: Mapping[str, tuple[int, ...]]) -> Sizes:
+        d_vocab = shapes["embed.W_E"][0]
+        positions = shapes.get("pos_embed.W_pos")
+        unembedding = shapes.get("unembed.W_U")
+        return Sizes(
+            d_vocab=d_vocab,
+            n_ctx=self.n_ctx if positions is None else positions[0],
+            d_vocab_out=d_vocab if unembedding is None else unembedding[-1],
+        )
+
+    @property
+    def is_causal(self) -> bool:
+        return self.causal
+
+    @property
+    def relative_cost(self) -> float:
+        return self.d_model + 16.0
+
+    def describe(self) -> str:
+        return (
+            f"d_model {self.d_model}, heads {self.n_heads}, layers {self.n_layers}, "
+            f"norm {self.norm}"
+        )
+
+    def _is_omitted(self, name: str) -> bool:
+        if name == "kind":  # what extends this class is told by the kind of its own
+            return type(self) is ModelConfig
+        return super()._is_omitted(name)
+
+    # ---- its parts
 
     def has_attn(self, layer: int) -> bool:
         """Whether a layer has attention."""
+        if self.custom_layer(layer) is not None:
+            return False
         return self.attn_layers is None or layer in self.attn_layers
 
     def has_mlp(self, layer: int) -> bool:
         """Whether a layer has a feed-forward part."""
+        if self.custom_layer(layer) is not None:
+            return False
         return self.d_mlp > 0 and (self.mlp_layers is None or layer in self.mlp_layers)
 
-    def frozen_names(self) -> frozenset[str]:
-        """The parameters that `frozen` names; a pattern that matches nothing raises."""
-        return self._named("frozen", self.frozen)
+    def custom_layer(self, layer: int) -> Layer | None:
+        """What stands in a layer instead of attention and feed-forward; None: nothing."""
+        return dict(self.custom_layers).get(layer)
 
     def identity_names(self) -> frozenset[str]:
         """The parameters that start as the identity; a pattern that matches nothing raises."""
-        return self._named("init.identity", self.init.identity)
+        return self.names_matching("init.identity", self.init.identity)
 
     def constants(self) -> dict[str, float]:
         """The parameters that start at one value, with it.
@@ -320,19 +389,9 @@ class ModelConfig(Strict):
     def _numbered(self, field: str, pairs: tuple[tuple[str, float], ...]) -> dict[str, float]:
         found: dict[str, float] = {}
         for pattern, number in pairs:
-            for name in self._named(field, (pattern,)):
+            for name in self.names_matching(field, (pattern,)):
                 found[name] = number
         return found
-
-    def _named(self, field: str, patterns: tuple[str, ...]) -> frozenset[str]:
-        names = parameter_shapes(self, 1, 1)
-        found: set[str] = set()
-        for pattern in patterns:
-            matching = [name for name in names if fnmatchcase(name, pattern)]
-            if not matching:
-                raise ValueError(unknown(f"parameter in {field}", pattern, names))
-            found.update(matching)
-        return frozenset(found)
 
 
 def _divisors(n: int) -> list[int]:

@@ -7,8 +7,8 @@ Mask and value have the rank of the site; an axis of size 1 stands for all of th
 edit is an array and not a callback, knocking out every head in turn is one `vmap` over masks and
 one compilation. An edit whose site the model does not have raises: it never passes in silence.
 
-How one reaches the forward pass: `forward_pass.forward(config, params, tokens, edits)` begins with
-`site, trace = recorder(config, edits)` and hands every named value to `site(name, x)`, which
+How one reaches the forward pass: `forward_pass.forward(config, params, tokens, edits)` hands a
+`SiteRecorder` to the model's own `forward`, which gives every named value to it: `site(name, x)`
 applies the edits of that name. What follows in the pass uses what `site` returns.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from mnemoscope.core.axes import Array, Bool, Float
 from mnemoscope.core.errors import UserError, unknown
-from mnemoscope.models.sites import HasSites
+from mnemoscope.models.model import Model
 
 Numbers = Array | np.ndarray
 
@@ -70,28 +70,66 @@ class Edit:
         )
 
 
-def recorder(
-    config: HasSites, edits: tuple[Intervention, ...]
-) -> tuple[Callable[[str, Array], Array], dict[str, Array]]:
+class SiteRecorder:
     """`site(name, x)`, which every named value of a forward pass goes through, and its record.
 
-    `site` applies the edits of that name and records the result; the record fills while the pass
-    runs. An edit at a site that this model does not have raises.
+    It applies the edits of that name and records the result; the record fills while the pass runs.
+    An edit at a site that the model does not have raises, and so does one at a site that the pass
+    never came to.
     """
-    sites = config.sites()
-    trace: dict[str, Array] = {}
-    for edit in edits:
-        if edit.site not in sites:
-            raise UserError(unknown("site", edit.site, sites))
 
-    def site(name: str, x: Array) -> Array:
+    def __init__(self, model: Model, edits: tuple[Intervention, ...]):
+        """The recorder of one pass.
+
+        Args:
+            model: whose pass it is.
+            edits: what the pass should find at some sites instead of what it computed.
+        """
+        self.model = model
+        self.edits = edits
+        self.edited = frozenset(edit.site for edit in edits)
+        """The sites that are edited."""
+        self.trace: dict[str, Array] = {}
+        """Every site's value by name, after edits."""
+        self._axes = model.sites()
         for edit in edits:
+            if edit.site not in self._axes:
+                raise UserError(unknown("site", edit.site, self._axes))
+
+    def __call__(self, name: str, x: Array) -> Array:
+        """Record a value, and give what stands there after edits.
+
+        Args:
+            name: of the site.
+            x: what was computed there.
+        """
+        self._check(name, x)
+        for edit in self.edits:
             if edit.site == name:
                 x = edit.apply(x)
-        trace[name] = x
+        self.trace[name] = x
         return x
 
-    return site, trace
+    def require_all_edited(self) -> None:
+        """Raise unless the pass came to every site that is edited."""
+        missed = sorted(self.edited - self.trace.keys())
+        if missed:
+            raise UserError(
+                f"the pass of {self.model.kind_name()!r} never came to its site {missed[0]!r}, so "
+                f"an edit there changes nothing; it came to: {', '.join(self.trace)}"
+            )
+
+    def _check(self, name: str, x: Array) -> None:
+        """Raise for a value that is none of the model's sites, or has other axes."""
+        if name not in self._axes:
+            what = f"site in the pass of {self.model.kind_name()!r}"
+            raise UserError(unknown(what, name, self._axes))
+        axes = self._axes[name]
+        if jnp.ndim(x) != len(axes.split()):
+            raise UserError(
+                f"the site {name!r} of {self.model.kind_name()!r} got shape {jnp.shape(x)}; "
+                f"allowed: the axes ({axes})"
+            )
 
 
 def replace_site(site: str, value: Numbers, mask: Numbers | None = None) -> Edit:
@@ -149,7 +187,7 @@ def _edit(site: str, value: Numbers, mask: Numbers | None, adds: bool) -> Edit:
     return Edit(site, where, numbers, adds)
 
 
-def head_mask(config: HasSites, heads: tuple[int, ...]) -> Bool[Array, "1 head 1"]:
+def head_mask(config: Model, heads: tuple[int, ...]) -> Bool[Array, "1 head 1"]:
     """Which heads, as a mask for a site with axes (pos, head, ...)."""
     for head in heads:
         if not 0 <= head < config.n_heads:
@@ -158,7 +196,7 @@ def head_mask(config: HasSites, heads: tuple[int, ...]) -> Bool[Array, "1 head 1
     return is_chosen[None, :, None]
 
 
-def knock_out_head(config: HasSites, layer: int, head: int, mean: Array | None = None) -> Edit:
+def knock_out_head(config: Model, layer: int, head: int, mean: Array | None = None) -> Edit:
     """Silence one head's output z.
 
     Args:
@@ -178,7 +216,7 @@ def knock_out_mlp(layer: int, mean: Array | None = None) -> Edit:
 
 
 def force_pattern(
-    config: HasSites,
+    config: Model,
     layer: int,
     head: int,
     pattern: Float[Array, "pos key_pos"],

@@ -23,22 +23,27 @@ result: what the trace holds is what the rest of the computation used. Under `ji
 asked for of the trace is not computed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Bool, Float, Logits, Params, Tokens
+from mnemoscope.core.errors import UserError
 from mnemoscope.models.activations import ACTIVATIONS
 from mnemoscope.models.attention_kinds import ATTENTION
-from mnemoscope.models.config import ModelConfig
-from mnemoscope.models.edits import Intervention, recorder
+from mnemoscope.models.edits import Intervention, SiteRecorder
+from mnemoscope.models.layer import Layer, SiteOfBlock
+from mnemoscope.models.model import Model, Site, no_site
 from mnemoscope.models.norms import NORMS
 from mnemoscope.models.positions import POSITIONS
 from mnemoscope.models.precision import wide
 from mnemoscope.models.shapes import heads_of_qkv
 
-Site = Callable[[str, Array], Array]
+if TYPE_CHECKING:
+    from mnemoscope.models.config import ModelConfig
+
 # what queries, keys and values are made from
 Received = tuple[
     Float[Array, "pos d_model"], Float[Array, "pos d_model"], Float[Array, "pos d_model"]
@@ -46,28 +51,45 @@ Received = tuple[
 
 
 def forward(
-    config: ModelConfig, params: Params, tokens: Tokens, edits: Iterable[Intervention] = ()
+    config: Model, params: Params, tokens: Tokens, edits: Iterable[Intervention] = ()
 ) -> tuple[Logits, dict[str, Array]]:
     """Logits after every token, and the trace: every site's value by name, after edits.
+
+    Args:
+        config: The model, of any kind.
+        params: Its parameters by name.
+        tokens: One sequence.
+        edits: What the pass should find at some sites instead of what it computed.
+    """
+    site = SiteRecorder(config, tuple(edits))
+    logits = config.forward(params, tokens, site)
+    site.require_all_edited()
+    if jnp.ndim(logits) != 2 or len(logits) != len(tokens):
+        raise UserError(
+            f"the pass of {config.kind_name()!r} returned logits of shape {jnp.shape(logits)} for "
+            f"{len(tokens)} tokens; allowed: ({len(tokens)}, answers)"
+        )
+    return wide(logits), site.trace
+
+
+def transformer_logits(config: "ModelConfig", params: Params, tokens: Tokens, site: Site) -> Logits:
+    """The pass of a transformer.
 
     Args:
         config: The model.
         params: Its parameters by name.
         tokens: One sequence.
-        edits: What the pass should find at some sites instead of what it computed.
+        site: What every named value goes through.
     """
-    edits = tuple(edits)
-    site, trace = recorder(config, edits)
-    edited = frozenset(edit.site for edit in edits)
-    run = _Pass(config, params, site, edited, _may_see(config, tokens.shape[0]))
+    run = _Pass(config, params, site, _may_see(config, tokens.shape[0]))
     x = _embed(run, tokens)
     for layer in range(config.n_layers):
         x = _layer(run, layer, x)
-    return _unembed(run, x), trace
+    return _unembed(run, x)
 
 
 def unembed(
-    config: ModelConfig, params: Params, x: Float[Array, "row d_model"]
+    config: "ModelConfig", params: Params, x: Float[Array, "row d_model"]
 ) -> Float[Array, "row vocab"]:
     """Logits of streams: the last norm, if there is one, and the unembedding.
 
@@ -76,10 +98,10 @@ def unembed(
         params: Its parameters by name.
         x: Streams after the last layer, or after another one.
     """
-    return _unembed(_Pass(config, params, lambda _, x: x), x)
+    return _unembed(_Pass(config, params, no_site), x)
 
 
-def unembedding(config: ModelConfig, params: Params) -> Float[Array, "d_model vocab"]:
+def unembedding(config: "ModelConfig", params: Params) -> Float[Array, "d_model vocab"]:
     """The matrix that reads logits off the stream.
 
     Args:
@@ -92,7 +114,7 @@ def unembedding(config: ModelConfig, params: Params) -> Float[Array, "d_model vo
 
 
 def read_out(
-    config: ModelConfig, params: Params, x: Float[Array, "row d_model"]
+    config: "ModelConfig", params: Params, x: Float[Array, "row d_model"]
 ) -> Float[Array, "row vocab"]:
     """Logits of vectors that are read as they are: not normalized, but weighted as the last norm
     weights them.
@@ -102,13 +124,13 @@ def read_out(
         params: Its parameters by name.
         x: Vectors such as a unit's row of W_out.
     """
-    run = _Pass(config, params, lambda _, x: x)
+    run = _Pass(config, params, no_site)
     weighted = run.weights_of_norm("ln_final", x) if config.norm == "pre" else x
     return _product_with_unembedding(run, weighted)
 
 
 def early_logits(
-    config: ModelConfig, params: Params, tokens: Tokens, edits: Iterable[Intervention] = ()
+    config: "ModelConfig", params: Params, tokens: Tokens, edits: Iterable[Intervention] = ()
 ) -> Float[Array, "layer pos vocab"]:
     """What would be answered if the stream were read after each layer instead of the last.
 
@@ -120,13 +142,25 @@ def early_logits(
         tokens: One sequence.
         edits: What the pass should find at some sites instead of what it computed.
     """
-    _, trace = forward(config, params, tokens, edits)
+    return logits_by_layer(config, params, forward(config, params, tokens, edits)[1])
+
+
+def logits_by_layer(
+    config: "ModelConfig", params: Params, trace: Mapping[str, Array]
+) -> Float[Array, "layer pos vocab"]:
+    """What would be answered if the stream of a pass were read after each layer.
+
+    Args:
+        config: The model.
+        params: Its parameters by name.
+        trace: What the pass saw.
+    """
     streams = [trace[f"blocks.{layer}.hook_resid_post"] for layer in range(config.n_layers)]
     return jnp.stack([unembed(config, params, x) for x in streams])
 
 
 def run_part(
-    config: ModelConfig, params: Params, name: str, *inputs: Array
+    config: "ModelConfig", params: Params, name: str, *inputs: Array
 ) -> Float[Array, "pos out"]:
     """What one part of a model makes of what it receives, for one sequence and without edits.
 
@@ -140,7 +174,7 @@ def run_part(
             for each.
     """
     n_pos = inputs[0].shape[0]
-    run = _Pass(config, params, lambda _, x: x, may_see=_may_see(config, n_pos))
+    run = _Pass(config, params, no_site, may_see=_may_see(config, n_pos))
     block, _, last = name.rpartition(".")
     if last == "embed":
         return _embedding(run, inputs[0])
@@ -166,12 +200,10 @@ def run_part(
 class _Pass:
     """One pass of one model over one sequence."""
 
-    config: ModelConfig
+    config: "ModelConfig"
     params: Params
     site: Site
     """What every named value goes through: it applies edits and records."""
-    edited: frozenset[str] = frozenset()
-    """The sites that are edited."""
     may_see: Bool[Array, "1 pos key_pos"] | None = None
     """Which keys each position sees."""
 
@@ -188,7 +220,7 @@ class _Pass:
         return x * scale + self.bias(f"{name}.b", x.ndim)
 
 
-def _may_see(config: ModelConfig, n_pos: int) -> Bool[Array, "1 pos key_pos"]:
+def _may_see(config: "ModelConfig", n_pos: int) -> Bool[Array, "1 pos key_pos"]:
     everything = jnp.ones((n_pos, n_pos), bool)
     return (jnp.tril(everything) if config.causal else everything)[None]
 
@@ -212,7 +244,7 @@ def _norm_of_copies(run: _Pass, name: str, x: Float[Array, "pos head d_model"]) 
 
 
 def _center_and_measure(
-    config: ModelConfig, x: Float[Array, "*axes d_model"]
+    config: "ModelConfig", x: Float[Array, "*axes d_model"]
 ) -> tuple[Float[Array, "*axes d_model"], Float[Array, "*axes 1"]]:
     """x without its mean where the norm subtracts it, and how long it is."""
     if NORMS[config.norm_type].subtracts_mean:
@@ -243,6 +275,9 @@ def _layer(run: _Pass, layer: int, x: Float[Array, "pos d_model"]) -> Float[Arra
     site = run.site
     block = f"blocks.{layer}"
     x = site(f"{block}.hook_resid_pre", x)
+    custom = config.custom_layer(layer)
+    if custom is not None:
+        return site(f"{block}.hook_resid_post", _custom(run, custom, block, x))
     if config.parallel_attn_mlp:
         added = _attention(run, block, x) if config.has_attn(layer) else 0.0
         if config.has_mlp(layer):
@@ -259,6 +294,25 @@ def _layer(run: _Pass, layer: int, x: Float[Array, "pos d_model"]) -> Float[Arra
         if config.norm == "post":
             x = _norm(run, f"{block}.ln2", x)
     return site(f"{block}.hook_resid_post", x)
+
+
+def _custom(
+    run: _Pass, layer: Layer, block: str, x: Float[Array, "pos d_model"]
+) -> Float[Array, "pos d_model"]:
+    """The stream after a layer of another kind."""
+    start = f"{block}."
+    own = {
+        name.removeprefix(start): value
+        for name, value in run.params.items()
+        if name.startswith(start)
+    }
+    after = layer.forward(run.config, own, x, SiteOfBlock(run.site, block))
+    if jnp.shape(after) != x.shape:
+        raise UserError(
+            f"the layer {layer.kind_name()!r} made shape {jnp.shape(after)} of the stream; "
+            f"allowed: {x.shape}, as before it"
+        )
+    return after.astype(x.dtype)
 
 
 def _attention(
@@ -291,7 +345,7 @@ def _heads(
     out = jnp.einsum("phe,hed->pd", z, w_o)
     by_head = jnp.einsum("phe,hed->phd", z, w_o)
     edited_by_head = site(f"{attn}.hook_result", by_head)
-    if f"{attn}.hook_result" in run.edited:
+    if f"{attn}.hook_result" in run.site.edited:
         out = out + (edited_by_head - by_head).sum(axis=1)
     return site(f"{block}.hook_attn_out", out + run.bias(f"{attn}.b_O", 2))
 
@@ -307,7 +361,7 @@ def _queries_keys_values(
     for (name, heads), read in zip(heads_of_qkv(config).items(), seen, strict=True):
         letter = name.lower()
         mapped = jnp.einsum("pd,hde->phe", read, run.params[f"{attn}.W_{name}"])
-        if f"{block}.hook_{letter}_input" in run.edited:
+        if f"{block}.hook_{letter}_input" in run.site.edited:
             mapped = mapped + _change_by_split_input(run, block, name, heads, x)
         found[name] = site(f"{attn}.hook_{letter}", mapped + run.bias(f"{attn}.b_{name}", 3))
     turned = POSITIONS[config.positions].turned

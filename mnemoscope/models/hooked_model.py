@@ -41,6 +41,10 @@ class Hooked(Weights):
     def __getattr__(self, name: str) -> Any:
         if name in SITES_AT_THE_ENDS and name in self.config.sites():
             return HookPoint(name)
+        found = getattr(type(self), name, None)
+        if isinstance(found, property) and found.fget:
+            # Python asks here where a property says that there is no such name: it says why again
+            return found.fget(self)
         return refuse(MODEL, type(self).__name__, name)
 
     def __call__(
@@ -249,7 +253,7 @@ class Hooked(Weights):
 
     def _in_front(self, tokens: Array) -> tuple[int, ...]:
         """The axes of seeds and rows."""
-        return (*self.W_E.shape[: self.n_leading], *tokens.shape[:-1])
+        return (*self._seed_axis, *tokens.shape[:-1])
 
     def _returned(
         self, logits: Array, tokens: Array, return_type: str | None, per_token: bool = False
@@ -263,7 +267,8 @@ class Hooked(Weights):
 
     def _check_seeds(self) -> None:
         """Raise where one model has the weights of several."""
-        if self.params["embed.W_E"].ndim == 2 + self.n_leading:
+        name, shape = next(iter(self.config.parameter_shapes(1, 1).items()))
+        if self._required(name).ndim == len(shape) + self.n_leading:
             return
         raise UserError(
             "these are the weights of several models, with a seed axis; allowed: "
@@ -281,8 +286,11 @@ class Hooked(Weights):
         self, n_given: int, n_new: Any, temperature: float, key: PRNGKeyArray | None
     ) -> None:
         self._check_answers_are_tokens("generate")
-        if not self.config.causal:
-            raise UserError("generate needs a model that reads from left to right: causal=True")
+        if not self.config.is_causal:
+            raise UserError(
+                "generate needs a model that reads from left to right: causal=True, or is_causal "
+                "of a model of another kind"
+            )
         n_ctx = self.n_ctx
         fits = isinstance(n_new, int) and n_new >= 0 and (n_ctx is None or n_given + n_new <= n_ctx)
         if not fits:

@@ -20,7 +20,8 @@ import numpy as np
 
 from mnemoscope.core.axes import Array
 from mnemoscope.core.errors import UserError, short, unknown
-from mnemoscope.models.sites import HasSites, SiteName, full_site_name
+from mnemoscope.models.model import Model
+from mnemoscope.models.sites import SiteName, full_site_name
 from mnemoscope.models.transformer_lens_names import HOOK_POINT, refuse
 
 NameOrFilter = SiteName | Callable[[str], bool]
@@ -86,7 +87,7 @@ class Hook:
             return value
 
 
-def hooks_at(config: HasSites, fwd_hooks: Iterable[Any]) -> tuple[Hook, ...]:
+def hooks_at(config: Model, fwd_hooks: Iterable[Any]) -> tuple[Hook, ...]:
     """One hook for each function and each site that it is called at.
 
     Args:
@@ -106,7 +107,7 @@ def hooks_at(config: HasSites, fwd_hooks: Iterable[Any]) -> tuple[Hook, ...]:
     return tuple(hooks)
 
 
-def sites_named(config: HasSites, names: Any) -> tuple[str, ...]:
+def sites_named(config: Model, names: Any) -> tuple[str, ...]:
     """The full names of the sites that are meant; what means none raises.
 
     Args:

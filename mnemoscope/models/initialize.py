@@ -1,18 +1,21 @@
 """How parameters are drawn."""
 
 import math
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Params, PRNGKeyArray
 from mnemoscope.core.errors import UserError
-from mnemoscope.models.config import ModelConfig
 from mnemoscope.models.shapes import parameter_shapes
+
+if TYPE_CHECKING:
+    from mnemoscope.models.config import ModelConfig
 
 
 def init(
-    config: ModelConfig,
+    config: "ModelConfig",
     d_vocab: int,
     n_ctx: int,
     d_vocab_out: int | None = None,
@@ -32,7 +35,8 @@ def init(
         key: What the draws are made from.
     """
     shapes = parameter_shapes(config, d_vocab, n_ctx, d_vocab_out)
-    params = _drawn(config, shapes, key)
+    custom = _drawn_by_layers(config, n_ctx, key)
+    params = _drawn(config, shapes, custom, key)
     if config.init.orthogonal:
         params |= _orthogonal_embeddings(config, params)
     for name, factor in config.factors().items():
@@ -40,13 +44,24 @@ def init(
     return params
 
 
-def _drawn(config: ModelConfig, shapes: dict[str, tuple[int, ...]], key: PRNGKeyArray) -> Params:
+def _drawn_by_layers(config: "ModelConfig", n_ctx: int, key: PRNGKeyArray) -> Params:
+    """The parameters of layers that are of other kinds than the model's own."""
+    found: Params = {}
+    for number, layer in config.custom_layers:
+        own = layer.draw_parameters(config, n_ctx, key=jax.random.fold_in(key, number))
+        found |= {f"blocks.{number}.{name}": x for name, x in own.items()}
+    return found
+
+
+def _drawn(
+    config: "ModelConfig", shapes: dict[str, tuple[int, ...]], custom: Params, key: PRNGKeyArray
+) -> Params:
     """Every parameter as its kind is drawn, or as the config says that it starts."""
     gaussian = _gaussian_names(config)
     length = _embedding_length(config)
     identity = config.identity_names()
     constants = config.constants()
-    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+    sizes = {name: math.prod(shape) for name, shape in shapes.items() if name not in custom}
     n_normal = sum(size for name, size in sizes.items() if name.split(".")[-1] in gaussian)
     # one draw of each kind, cut into pieces: a draw for each parameter takes seconds to compile
     for_normal, for_uniform = jax.random.split(key)
@@ -55,11 +70,13 @@ def _drawn(config: ModelConfig, shapes: dict[str, tuple[int, ...]], key: PRNGKey
     params: Params = {}
     for name, shape in shapes.items():
         last = name.split(".")[-1]
-        size = sizes[name]
+        size = sizes.get(name, 0)
         if name in identity:
             params[name] = _identity(name, shape)
         elif name in constants:
             params[name] = jnp.full(shape, constants[name])
+        elif name in custom:
+            params[name] = custom[name]
         elif last in ("w", "b"):  # the scale and shift of a norm
             params[name] = jnp.ones(shape) if last == "w" else jnp.zeros(shape)
         elif last in gaussian:
@@ -71,17 +88,17 @@ def _drawn(config: ModelConfig, shapes: dict[str, tuple[int, ...]], key: PRNGKey
     return params
 
 
-def _gaussian_names(config: ModelConfig) -> tuple[str, ...]:
+def _gaussian_names(config: "ModelConfig") -> tuple[str, ...]:
     """The last parts of the names of parameters that are drawn from a normal distribution."""
     return ("W_E", "W_pos", "W_U") if config.init.embeddings == "unit" else ("W_E", "W_pos")
 
 
-def _embedding_length(config: ModelConfig) -> float:
+def _embedding_length(config: "ModelConfig") -> float:
     """The standard deviation of an embedding's entries."""
     return config.d_model**-0.5 if config.init.embeddings == "unit" else 1.0
 
 
-def _fan_in(config: ModelConfig, last: str) -> int:
+def _fan_in(config: "ModelConfig", last: str) -> int:
     """How many numbers a matrix sums up; a bias is drawn as the matrix it belongs to."""
     if last in ("W_O", "b_O"):
         return config.n_heads * config.d_head
@@ -99,7 +116,7 @@ def _identity(name: str, shape: tuple[int, ...]) -> Array:
     return jnp.broadcast_to(jnp.eye(columns), shape)
 
 
-def _orthogonal_embeddings(config: ModelConfig, params: Params) -> Params:
+def _orthogonal_embeddings(config: "ModelConfig", params: Params) -> Params:
     """Embeddings of tokens and positions at right angles, in the directions that were drawn."""
     names = [name for name in ("embed.W_E", "pos_embed.W_pos") if name in params]
     drawn = [jnp.asarray(params[name]) for name in names]

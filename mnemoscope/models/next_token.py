@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int, Params, PRNGKeyArray
-from mnemoscope.models.config import ModelConfig
 from mnemoscope.models.forward_pass import forward
+from mnemoscope.models.model import Model
 
 
 def next_token_loss(
@@ -27,9 +27,8 @@ def next_token_loss(
     return -jnp.take_along_axis(log_probs, asked[..., 1:, None], axis=-1)[..., 0]
 
 
-@partial(jax.jit, static_argnames=("config", "n_new", "samples"))
 def continued(
-    config: ModelConfig,
+    config: Model,
     params: Params,
     tokens: Int[Array, "pos"],
     n_new: int,
@@ -50,6 +49,21 @@ def continued(
         temperature: What logits are divided by before they are drawn from.
         key: What draws are made from.
     """
+    # the code of a model from outside is part of the key under which jit keeps a program
+    return _continued(config, config.code(), params, tokens, n_new, samples, temperature, key)
+
+
+@partial(jax.jit, static_argnames=("config", "code", "n_new", "samples"))
+def _continued(
+    config: Model,
+    code: str,
+    params: Params,
+    tokens: Int[Array, "pos"],
+    n_new: int,
+    samples: bool,
+    temperature: Float[Array, ""],
+    key: PRNGKeyArray,
+) -> Int[Array, "longer"]:
     n_given = tokens.shape[0]
 
     def step(i: Array, row: Array) -> Array:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float
 from mnemoscope.core.errors import UserError, short
+from mnemoscope.models.consumer_support import as_transformer
 from mnemoscope.models.forward_pass import run_part
 from mnemoscope.models.hooks import HookPoint
 from mnemoscope.models.prompts import check_rows
@@ -64,7 +65,7 @@ class Part:
                 are made from.
         """
         weights = self._weights
-        config = weights.config
+        config = as_transformer(weights.config, "a part that is called")
         name = self._name
         is_attn = name.endswith(".attn")
         if len(inputs) != 1 and not (is_attn and len(inputs) == 3):

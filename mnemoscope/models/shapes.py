@@ -7,13 +7,12 @@ have as many heads as there are keys and values.
 from typing import TYPE_CHECKING
 
 from mnemoscope.core.errors import UserError
+from mnemoscope.models.model import Model, Shapes
 from mnemoscope.models.norms import NORMS
 from mnemoscope.models.positions import POSITIONS
 
 if TYPE_CHECKING:
     from mnemoscope.models.config import ModelConfig
-
-Shapes = dict[str, tuple[int, ...]]
 
 
 def parameter_shapes(
@@ -39,6 +38,10 @@ def parameter_shapes(
         shapes["pos_embed.W_pos"] = (n_ctx, d_model)
     for layer in range(config.n_layers):
         block = f"blocks.{layer}"
+        custom = config.custom_layer(layer)
+        if custom is not None:
+            own = custom.parameter_shapes(config, n_ctx)
+            shapes |= {f"{block}.{name}": shape for name, shape in own.items()}
         if config.has_attn(layer):
             shapes |= _norm_shapes(config, f"{block}.ln1")
             shapes |= _attention_shapes(config, f"{block}.attn")
@@ -54,7 +57,7 @@ def parameter_shapes(
     return shapes
 
 
-def heads_of_qkv(config: "ModelConfig") -> dict[str, int]:
+def heads_of_qkv(config: Model) -> dict[str, int]:
     """How many heads queries, keys and values have, by the letters of their names."""
     n_kv = config.n_key_value_heads
     return {"Q": config.n_heads, "K": n_kv, "V": n_kv}

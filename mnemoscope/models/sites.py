@@ -6,15 +6,15 @@ them, and a trace holds what each was, after edits.
 
 import re
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.models.model import Model, Sites
 from mnemoscope.models.positions import POSITIONS
 
 if TYPE_CHECKING:
     from mnemoscope.models.config import ModelConfig
 
-Sites = dict[str, str]
 # a full name or one of TransformerLens's short forms
 SiteName = str | tuple[Any, ...]
 # TransformerLens's other words in short forms, for what stands at a site and for parts of a layer
@@ -34,21 +34,6 @@ COMPACT = re.compile(r"([a-z_]+)(\d+)([a-z]+\d?)?")
 SPLIT_INPUTS = ("hook_q_input", "hook_k_input", "hook_v_input")
 
 
-@runtime_checkable
-class HasSites(Protocol):
-    """What edits and caches need to know of a model's shape: its heads, layers and sites."""
-
-    @property
-    def n_heads(self) -> int: ...
-
-    @property
-    def n_layers(self) -> int: ...
-
-    def sites(self) -> dict[str, str]:
-        """Every site's name and axes, in the order of the computation."""
-        ...
-
-
 def site_axes(config: "ModelConfig") -> Sites:
     """Every site's name and axes, in the order of the computation."""
     sites: Sites = {"hook_embed": "pos d_model"}
@@ -57,11 +42,14 @@ def site_axes(config: "ModelConfig") -> Sites:
     for layer in range(config.n_layers):
         block = f"blocks.{layer}"
         sites[f"{block}.hook_resid_pre"] = "pos d_model"
+        custom = config.custom_layer(layer)
+        if custom is not None:
+            sites |= {f"{block}.{name}": axes for name, axes in custom.sites(config).items()}
         if config.has_attn(layer):
             sites |= _attention_sites(config, block)
             if config.norm == "post":
                 sites |= _norm_sites(f"{block}.ln1")
-        if not config.parallel_attn_mlp:
+        if custom is None and not config.parallel_attn_mlp:
             sites[f"{block}.hook_resid_mid"] = "pos d_model"
         if config.has_mlp(layer):
             sites |= _mlp_sites(config, block)
@@ -135,7 +123,7 @@ def _mlp_sites(config: "ModelConfig", block: str) -> Sites:
     return sites
 
 
-def full_site_name(config: HasSites, name: SiteName | Any) -> str:
+def full_site_name(config: Model, name: SiteName | Any) -> str:
     """A site's full name from TransformerLens's short forms.
 
     They are ("pattern", 0), ("scale", 0, "ln1"), "embed", "pattern0" and "scale0ln1".
@@ -155,7 +143,7 @@ def full_site_name(config: HasSites, name: SiteName | Any) -> str:
     raise UserError(unknown("site", name, sites))
 
 
-def _candidates(config: HasSites, name: tuple[Any, ...]) -> list[str]:
+def _candidates(config: Model, name: tuple[Any, ...]) -> list[str]:
     """What a tuple may mean: (name, layer, part of the layer), the last two of which may be
     missing."""
     short, layer, kind, *rest = (*name, None, None, None)

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Params
 from mnemoscope.core.errors import UserError
-from mnemoscope.models.config import ModelConfig
 from mnemoscope.models.hooked_model import Hooked
-from mnemoscope.models.transformer import Transformer
+from mnemoscope.models.model import Model
+from mnemoscope.models.transformer import HookedModel, bind
 
 
 class Stack(Hooked):
@@ -23,26 +23,27 @@ class Stack(Hooked):
 
     n_leading = 1
 
-    def __init__(self, models: Transformer | Iterable[Transformer]):
+    def __init__(self, models: HookedModel | Iterable[HookedModel]):
         """A stack of models.
 
         Args:
             models: What `run.models()` gives, or single models of one shape.
         """
-        several = models if isinstance(models, Transformer) else _stacked(models)
-        if several.params["embed.W_E"].ndim != 3:
+        several = models if isinstance(models, HookedModel) else _stacked(models)
+        name, shape = next(iter(several.config.parameter_shapes(1, 1).items()))
+        if several.params[name].ndim != len(shape) + 1:
             raise UserError(
                 "a Stack of one model; allowed: run.models(), or a list of models of one shape"
             )
-        self.config: ModelConfig = several.config
+        self.config: Model = several.config
         """The shape of each."""
         self.params: Params = several.params
         """Weights by name, with a leading seed axis."""
 
     def __len__(self) -> int:
-        return self.params["embed.W_E"].shape[0]
+        return self._seed_axis[0]
 
-    def __getitem__(self, row: int) -> Transformer:
+    def __getitem__(self, row: int) -> HookedModel:
         """One of the models, by its place in the stack."""
         if not -len(self) <= row < len(self):
             raise UserError(
@@ -50,19 +51,19 @@ class Stack(Hooked):
             )
         return jax.tree.map(lambda x: x[row], self.models)
 
-    def __iter__(self) -> Iterator[Transformer]:
+    def __iter__(self) -> Iterator[HookedModel]:
         return (self[row] for row in range(len(self)))
 
     def __repr__(self) -> str:
         return f"<Stack of {len(self)} models, each {self[0]!r}>"
 
     @property
-    def models(self) -> Transformer:
+    def models(self) -> HookedModel:
         """The weights of all of them as `vmap` takes them."""
-        return Transformer(self.config, self.params)
+        return bind(self.config, self.params)
 
 
-def _stacked(models: Iterable[Transformer]) -> Transformer:
+def _stacked(models: Iterable[HookedModel]) -> HookedModel:
     """Models of one shape as one, with a leading seed axis."""
     found = list(models)
     shapes = [{name: x.shape for name, x in model.params.items()} for model in found]
@@ -75,4 +76,4 @@ def _stacked(models: Iterable[Transformer]) -> Transformer:
     params: Params = {
         name: jnp.stack([model.params[name] for model in found]) for name in shapes[0]
     }
-    return Transformer(found[0].config, params)
+    return bind(found[0].config, params)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.core.errors import NoSuchNameError, UserError, unknown
 from mnemoscope.models.config import ModelConfig
 from mnemoscope.models.transformer_lens_fields import LENS_FIELDS, lens_word
 
@@ -67,7 +67,3 @@ class LensConfig:
         shown = ("n_layers", "n_heads", "d_model", "d_head", "d_mlp", "d_vocab", "n_ctx", "act_fn")
         said = ", ".join(f"{name}={self._fields[name]!r}" for name in shown)
         return f"<cfg: {said}, normalization_type={self.normalization_type!r}>"
-
-
-class NoSuchNameError(UserError, AttributeError):
-    """A name that is not there, in one line that says what is; `hasattr` answers False."""

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from mnemoscope.core.errors import UserError
-from mnemoscope.models.transformer_lens_config import NoSuchNameError
+from mnemoscope.core.errors import NoSuchNameError, UserError
 
 NO_PRETRAINED = (
     "no 'from_pretrained' here: mnemoscope.load_model reads language models, and what "

@@ -3,7 +3,8 @@
 
 All of it holds for one model and, with a seed axis in front, for a stack of models. Where a model
 does without biases they are zero here, as TransformerLens would have them; heads that share keys
-and values have them repeated.
+and values have them repeated. What a model of another kind than `ModelConfig` has no heads or
+layers for is refused.
 """
 
 from collections.abc import Iterator
@@ -13,13 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Params
-from mnemoscope.core.errors import UserError, short, unknown
-from mnemoscope.models.config import ModelConfig
+from mnemoscope.core.errors import NoSuchNameError, UserError, short, unknown
+from mnemoscope.models.consumer_support import as_transformer
 from mnemoscope.models.factored_matrix import FactoredMatrix, composition_scores
+from mnemoscope.models.model import Model, Sizes
 from mnemoscope.models.parts import Blocks, Part
 from mnemoscope.models.prompts import row_of
 from mnemoscope.models.shapes import heads_of_qkv
-from mnemoscope.models.transformer_lens_config import LensConfig, NoSuchNameError
+from mnemoscope.models.transformer_lens_config import LensConfig
 
 MODES = ("Q", "K", "V")
 
@@ -27,7 +29,7 @@ MODES = ("Q", "K", "V")
 class Weights:
     """What can be read off weights alone."""
 
-    config: ModelConfig
+    config: Model
     params: Params
     n_leading: ClassVar[int] = 0
     """How many axes stand before those of a parameter: one for a stack of models."""
@@ -37,24 +39,34 @@ class Weights:
     @property
     def cfg(self) -> LensConfig:
         """The shape in TransformerLens's words."""
-        return LensConfig(self.config, self.d_vocab, self.n_ctx, self.d_vocab_out)
+        config = as_transformer(self.config, "cfg")
+        return LensConfig(config, self.d_vocab, self.n_ctx, self.d_vocab_out)
 
     @property
     def d_vocab(self) -> int:
         """How many tokens there are."""
-        return self.params["embed.W_E"].shape[self.n_leading]
+        return self._sizes.d_vocab
 
     @property
     def d_vocab_out(self) -> int:
         """How many answers there are: the tokens, unless the task has others."""
-        unembedding = self.params.get("unembed.W_U")
-        return self.d_vocab if unembedding is None else unembedding.shape[-1]
+        return self._sizes.d_vocab_out
 
     @property
     def n_ctx(self) -> int | None:
         """The longest prompt; None: any length will do."""
-        positions = self.params.get("pos_embed.W_pos")
-        return self.config.n_ctx if positions is None else positions.shape[self.n_leading]
+        return self._sizes.n_ctx
+
+    @property
+    def _sizes(self) -> Sizes:
+        """The sizes that the shapes of parameters say."""
+        shapes = {name: x.shape[self.n_leading :] for name, x in self.params.items()}
+        return self.config.read_sizes(shapes)
+
+    @property
+    def _seed_axis(self) -> tuple[int, ...]:
+        """The length of the seed axis, if there is one."""
+        return next(iter(self.params.values())).shape[: self.n_leading]
 
     def layers_before(self, layer: int | None, mlp_input: bool = False) -> int:
         """How many layers stand before one that receives the stream.
@@ -90,7 +102,7 @@ class Weights:
     @property
     def W_E(self) -> Float[Array, "*seed vocab d_model"]:
         """Embeddings of tokens."""
-        return jnp.asarray(self.params["embed.W_E"])
+        return self._required("embed.W_E")
 
     @property
     def W_pos(self) -> Float[Array, "*seed ctx d_model"]:
@@ -112,7 +124,7 @@ class Weights:
         """The unembedding."""
         if self.config.tied:
             return jnp.swapaxes(self.W_E, -1, -2)
-        return jnp.asarray(self.params["unembed.W_U"])
+        return self._required("unembed.W_U")
 
     @property
     def b_U(self) -> Float[Array, "*seed out"]:
@@ -239,6 +251,7 @@ class Weights:
             include_mlp_biases: Whether those of feed-forward parts do.
         """
         config = self.config
+        self.require_known_parts()
         total = jnp.zeros((*self.W_E.shape[: self.n_leading], config.d_model))
         stop = self.layers_before(layer, mlp_input)
         for i in range(stop + int(mlp_input)):
@@ -247,6 +260,14 @@ class Weights:
             if include_mlp_biases and i < stop and config.has_mlp(i):
                 total = total + self.parameter(f"blocks.{i}.mlp.b_out")
         return total
+
+    def require_known_parts(self) -> None:
+        """Raise unless the stream is made of what attention and feed-forward add to it."""
+        if self.config.custom_layers:
+            raise UserError(
+                "the parts of a stream are those of attention and feed-forward; allowed: a model "
+                f"without custom_layers, got {short(self.config.custom_layers)}"
+            )
 
     # ---- parameters by their names
 
@@ -305,6 +326,12 @@ class Weights:
             return x
         repeats = self.config.n_heads // heads_of_qkv(self.config)[letter]
         return jnp.repeat(x, repeats, axis=self.n_leading)
+
+    def _required(self, name: str) -> Array:
+        """A parameter under its own name."""
+        if name not in self.params:
+            raise NoSuchNameError(unknown("parameter", name, self.params))
+        return jnp.asarray(self.params[name])
 
     def _zero_bias(self, name: str) -> Array:
         """Zeros for a bias whose matrix is there; else an error that says what is."""

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float
-from mnemoscope.models import Edit, ModelConfig, Transformer
+from mnemoscope.models import Edit, HookedModel, Model
 from mnemoscope.probes.skills import both_skills
 from mnemoscope.tasks import Permutation, Split
 
 
-def list_cases(config: ModelConfig) -> list[str]:
+def list_cases(config: Model) -> list[str]:
     """The knock-outs in order: nothing, then for each layer its heads, all its heads together, its
     feed-forward layer."""
     names = ["none"]
@@ -29,7 +29,7 @@ def list_cases(config: ModelConfig) -> list[str]:
     return names
 
 
-def build_edits(config: ModelConfig, means: dict[str, Array] | None = None) -> tuple[Edit, ...]:
+def build_edits(config: Model, means: dict[str, Array] | None = None) -> tuple[Edit, ...]:
     """One Edit a site with a leading axis over `list_cases`; `means` maps a site to what
     stands in its place (else zero)."""
     names = list_cases(config)
@@ -50,7 +50,7 @@ def build_edits(config: ModelConfig, means: dict[str, Array] | None = None) -> t
     return tuple(stacked)
 
 
-def _ablated_heads(config: ModelConfig, layer: int, case: str) -> list[bool]:
+def _ablated_heads(config: Model, layer: int, case: str) -> list[bool]:
     """Which heads of a layer are ablated in a case."""
     every_head = case == f"L{layer} attention"
     return [every_head or case == f"L{layer}H{head}" for head in range(config.n_heads)]
@@ -58,7 +58,7 @@ def _ablated_heads(config: ModelConfig, layer: int, case: str) -> list[bool]:
 
 def site_means(
     task: Permutation,
-    model: Transformer,
+    model: HookedModel,
     split: Split,
     sources: Sequence[int],
     sites: Sequence[str],
@@ -82,7 +82,7 @@ def site_means(
 
 
 def knock_outs(
-    task: Permutation, model: Transformer, split: Split
+    task: Permutation, model: HookedModel, split: Split
 ) -> dict[str, dict[str, Float[Array, "case"]]]:
     """Both skills with each part ablated, to zero and to its mean; rows as `list_cases` lists them.
 
@@ -104,7 +104,7 @@ def knock_outs(
 
 
 def forced_patterns(
-    task: Permutation, model: Transformer, split: Split, layer: int = 0
+    task: Permutation, model: HookedModel, split: Split, layer: int = 0
 ) -> dict[str, dict[str, Float[Array, "head"]]]:
     """Both skills when one head must attend: evenly to all it may see, or locally (y to itself, x
     to the y before).

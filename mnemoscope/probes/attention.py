@@ -10,12 +10,12 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.core.errors import UserError
-from mnemoscope.models import Transformer
+from mnemoscope.models import HookedModel
 from mnemoscope.tasks import Permutation
 
 
 def mean_pattern(
-    task: Permutation, model: Transformer, tokens: Int[Array, "batch length"], layer: int = 0
+    task: Permutation, model: HookedModel, tokens: Int[Array, "batch length"], layer: int = 0
 ) -> Float[Array, "head pos key_pos"]:
     """The attention pattern, averaged over sequences.
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Bool, Float, Int, Key, Shaped
 from mnemoscope.core.errors import UserError
-from mnemoscope.models import ModelConfig, Transformer
+from mnemoscope.models import HookedModel, Model
 from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.models.forward_pass import unembedding
 from mnemoscope.tasks import Bigrams
@@ -48,7 +48,7 @@ SUPPORT = Support(
 )
 
 
-def require_parts(config: ModelConfig) -> None:
+def require_parts(config: Model) -> None:
     """Raise unless the parts of a model can be read apart, its last layer's attention among them.
 
     Args:
@@ -73,7 +73,7 @@ class _Asked(NamedTuple):
     asked: Bool[Array, "batch pos"]
 
 
-def distraction(task: Bigrams, model: Transformer, sample: int) -> dict[str, Float[Array, ""]]:
+def distraction(task: Bigrams, model: HookedModel, sample: int) -> dict[str, Float[Array, ""]]:
     """P(right), P(noise), accuracy, both margins, and attention on what is right and
     on noise.
 
@@ -107,10 +107,10 @@ def _mean(x: Shaped[Array, "batch pos"], asked: Bool[Array, "batch pos"]) -> Flo
 
 
 def _answers_and_margins(
-    task: Bigrams, model: Transformer, drawn: _Asked
+    task: Bigrams, model: HookedModel, drawn: _Asked
 ) -> dict[str, Float[Array, ""]]:
     """What is answered in sequences without noise, and what each part says to it."""
-    config = model.config
+    config = SUPPORT.require(model.config)
     last = config.n_layers - 1
     w_u = unembedding(config, model.params)
     inputs, right, asked = drawn
@@ -141,7 +141,7 @@ def _answers_and_margins(
 
 
 def _attention_split(
-    task: Bigrams, model: Transformer, drawn: _Asked
+    task: Bigrams, model: HookedModel, drawn: _Asked
 ) -> dict[str, Float[Array, ""]]:
     """How much the last layer attends to what followed the trigger earlier: the right token, or
     noise."""

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float
-from mnemoscope.models import Edit, Transformer, early_logits, knock_out_head
+from mnemoscope.models import Edit, HookedModel, early_logits, knock_out_head
+from mnemoscope.models.consumer_support import as_transformer
 from mnemoscope.tasks import Hops, HopWorld
 
 SAMPLE = 64  # contexts
@@ -18,7 +19,7 @@ SAMPLE_KEY = 2**31 - 1
 
 
 def read_after(
-    task: Hops, model: Transformer, world: HopWorld, edits: Iterable[Edit] = ()
+    task: Hops, model: HookedModel, world: HopWorld, edits: Iterable[Edit] = ()
 ) -> Float[Array, "layer level"]:
     """Accuracy on each level when it is read after each layer.
 
@@ -29,11 +30,12 @@ def read_after(
         edits: changes to the forward pass.
     """
     edits = tuple(edits)
+    config = as_transformer(model.config, "accuracy by number of hops")
     keys = jax.random.split(jax.random.key(SAMPLE_KEY), SAMPLE)
 
     def one(key: Array) -> Array:
         context = task.context(key=key)
-        logits = early_logits(model.config, model.params, context.reshape(-1), edits)
+        logits = early_logits(config, model.params, context.reshape(-1), edits)
         said = logits.argmax(axis=-1)  # layer pos
         return (said[:, None] == task.answers(world, context)[None]).mean(axis=-1)
 
@@ -41,7 +43,7 @@ def read_after(
 
 
 def by_level(
-    task: Hops, model: Transformer, world: HopWorld, edits: Iterable[Edit] = ()
+    task: Hops, model: HookedModel, world: HopWorld, edits: Iterable[Edit] = ()
 ) -> Float[Array, "level"]:
     """The same where training reads it: 2^j hops after layer j, or after the last if there are
     fewer.
@@ -58,7 +60,7 @@ def by_level(
 
 
 def ablate_each_layer(
-    task: Hops, model: Transformer, world: HopWorld
+    task: Hops, model: HookedModel, world: HopWorld
 ) -> Float[Array, "layer level"]:
     """The same with the attention of each layer ablated in turn; one head a layer.
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mnemoscope.core.axes import Array, Float
-from mnemoscope.models import Transformer
+from mnemoscope.models import HookedModel
 from mnemoscope.models.norms import NORMS
 
 Parts = dict[str, Float[np.ndarray, "pos _"]]
@@ -31,7 +31,7 @@ def on_host(arrays: Mapping[str, Array | np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def decompose_logits(
-    model: Transformer, trace: Mapping[str, Array]
+    model: HookedModel, trace: Mapping[str, Array]
 ) -> dict[str, Float[np.ndarray, "pos vocab"]]:
     """What each part adds to every logit; the parts sum to the logits.
 
@@ -79,7 +79,7 @@ def _parts_of_attention(
 
 
 def _through_norm(
-    model: Transformer, parts: Parts, params: Numbers, seen: Numbers, name: str
+    model: HookedModel, parts: Parts, params: Numbers, seen: Numbers, name: str
 ) -> Parts:
     """The parts of a normalized stream, from the parts of the stream before."""
     gain = params[f"{name}.w"] / seen[f"{name}.hook_scale"]

@@ -22,13 +22,13 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.core.seeds import map_over_seeds
-from mnemoscope.models import Edit, Transformer
+from mnemoscope.models import Edit, HookedModel
 from mnemoscope.tasks import Permutation, Split
 
 SEEDS_AT_ONCE = 16  # on an accelerator: every sequence of a seed at once is already much work
 
 
-def over_seeds(probe: Callable[..., Any], models: Transformer, worlds: Any) -> Any:
+def over_seeds(probe: Callable[..., Any], models: HookedModel, worlds: Any) -> Any:
     """`probe(model, world)` for every seed: compiled once, on all devices.
 
     Args:
@@ -42,7 +42,7 @@ def over_seeds(probe: Callable[..., Any], models: Transformer, worlds: Any) -> A
 
 def answers(
     task: Permutation,
-    model: Transformer,
+    model: HookedModel,
     tokens: Int[Array, "batch length"],
     edits: Iterable[Edit] = (),
 ) -> Float[Array, "batch step vocab"]:
@@ -91,7 +91,7 @@ def unused_value(task: Permutation, tokens: Int[Array, "batch length"]) -> Int[A
 
 
 def both_skills(
-    task: Permutation, model: Transformer, split: Split, edits: Iterable[Edit] = (), source: int = 0
+    task: Permutation, model: HookedModel, split: Split, edits: Iterable[Edit] = (), source: int = 0
 ) -> dict[str, Float[Array, ""]]:
     """Elimination and recall on every held-out sequence.
 
@@ -111,7 +111,7 @@ def both_skills(
     }
 
 
-def report_card(task: Permutation, model: Transformer, split: Split) -> dict[str, Array]:
+def report_card(task: Permutation, model: HookedModel, split: Split) -> dict[str, Array]:
     """Everything about a model's answers on held-out mappings: new last pairs, and each earlier
     pair repeated.
 
@@ -146,7 +146,7 @@ def report_card(task: Permutation, model: Transformer, split: Split) -> dict[str
     return card | jax.lax.map(repeated, by_source)
 
 
-def against_training(task: Permutation, model: Transformer, split: Split) -> dict[str, Array]:
+def against_training(task: Permutation, model: HookedModel, split: Split) -> dict[str, Array]:
     """Is the model an eliminator over all mappings, or does it know which mappings it was trained
     on?
 

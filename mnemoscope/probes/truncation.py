@@ -11,7 +11,7 @@ import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.core.errors import UserError, unknown
-from mnemoscope.models import Transformer
+from mnemoscope.models import HookedModel, bind
 
 
 def keep_rank(
@@ -30,7 +30,7 @@ def keep_rank(
     return jnp.einsum("...ri,...i,...ic->...rc", u, kept, v)
 
 
-def truncated(model: Transformer, pattern: str, rank: int | Int[Array, ""]) -> Transformer:
+def truncated(model: HookedModel, pattern: str, rank: int | Int[Array, ""]) -> HookedModel:
     """A model with less in some of its matrices; its biases stay.
 
     Args:
@@ -43,4 +43,4 @@ def truncated(model: Transformer, pattern: str, rank: int | Int[Array, ""]) -> T
     if not chosen:
         raise UserError(unknown("matrix", pattern, matrices))
     cut = {name: keep_rank(model.params[name], rank) for name in chosen}
-    return Transformer(model.config, {**model.params, **cut})
+    return bind(model.config, {**model.params, **cut})

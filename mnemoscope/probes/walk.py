@@ -20,7 +20,7 @@ import numpy as np
 
 from mnemoscope.core.axes import Float
 from mnemoscope.core.errors import UserError
-from mnemoscope.models import Transformer
+from mnemoscope.models import HookedModel
 from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.probes.walk_attention import walk_attention
 from mnemoscope.probes.walk_lines import Line, Rows, Step, Writer
@@ -44,6 +44,7 @@ SUPPORT = Support(
         "parallel_attn_mlp": ANY,
         "attn_layers": ANY,
         "mlp_layers": ANY,
+        "custom_layers": ((),),
         "attn_residual": ANY,
         "causal": ANY,
         "d_head": ANY,
@@ -86,7 +87,7 @@ class Walk:
         return parts | {"sum, the logits": np.sum(list(parts.values()), axis=0)}
 
 
-def walk(model: Transformer, tokens: Sequence[int], token_names: tuple[str, ...]) -> Walk:
+def walk(model: HookedModel, tokens: Sequence[int], token_names: tuple[str, ...]) -> Walk:
     """Walk one prompt through a model.
 
     Args:

@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array, Float
-from mnemoscope.models import Transformer, unembed
+from mnemoscope.models import HookedModel, unembed
+from mnemoscope.models.consumer_support import as_transformer
 from mnemoscope.probes.logit_attribution import decompose_logits, on_host
 
 Rows = Float[np.ndarray, "row column"]
@@ -59,7 +60,7 @@ class Step:
 class Writer:
     """A walk being written."""
 
-    def __init__(self, model: Transformer, tokens: Array, token_names: tuple[str, ...]):
+    def __init__(self, model: HookedModel, tokens: Array, token_names: tuple[str, ...]):
         """Run the model once.
 
         Args:
@@ -69,7 +70,7 @@ class Writer:
         """
         logits, trace = model.run_with_trace(tokens)
         self.model = model
-        self.config = model.config
+        self.config = as_transformer(model.config, "the walk")
         self.params = on_host(model.params)
         self.trace = on_host(trace)
         self.logits = np.asarray(logits, np.float64)

@@ -21,9 +21,9 @@ import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.core.errors import UserError
-from mnemoscope.models import ModelConfig, Transformer
+from mnemoscope.models import HookedModel, Model, ModelConfig
 from mnemoscope.models.activations import ACTIVATIONS
-from mnemoscope.models.consumer_support import ANY, Support
+from mnemoscope.models.consumer_support import ANY, Support, as_transformer, why_foreign
 from mnemoscope.models.forward_pass import unembedding
 
 # the products above are what a model computes where nothing else stands between two matrices
@@ -40,12 +40,12 @@ SUPPORT = Support(
 )
 
 
-def has_two_heads(config: ModelConfig) -> bool:
+def has_two_heads(config: Model) -> bool:
     """Whether this is a model of two layers of one head, as those that have such memories."""
-    return config.n_layers == 2 and config.n_heads == 1
+    return why_foreign(config) is None and config.n_layers == 2 and config.n_heads == 1
 
 
-def require_two_heads(config: ModelConfig) -> None:
+def require_two_heads(config: Model) -> None:
     """Raise unless the first two layers have one head each."""
     if config.n_layers < 2 or config.n_heads != 1:
         raise UserError(
@@ -58,20 +58,20 @@ def require_two_heads(config: ModelConfig) -> None:
         )
 
 
-def require_memories(config: ModelConfig) -> None:
-    """Raise unless the memories of such a model are the products that are read here."""
-    require_two_heads(config)
-    SUPPORT.require(config)
+def require_memories(config: Model) -> ModelConfig:
+    """The model, if its memories are the products that are read here; else raise."""
+    require_two_heads(as_transformer(config, SUPPORT.consumer))
+    return SUPPORT.require(config)
 
 
-def _parts(model: Transformer) -> dict[str, Array]:
+def _parts(model: HookedModel) -> dict[str, Array]:
     """The parameters of a model that has such memories, the unembedding too where it is tied."""
-    require_memories(model.config)
+    config = require_memories(model.config)
     found = {name: jnp.asarray(value) for name, value in model.params.items()}
-    return found | {"unembed.W_U": unembedding(model.config, model.params)}
+    return found | {"unembed.W_U": unembedding(config, model.params)}
 
 
-def output_memory(model: Transformer) -> Float[Array, ""]:
+def output_memory(model: HookedModel) -> Float[Array, ""]:
     """Share of tokens whose value, carried by layer 1, is read out as themselves."""
     p = _parts(model)
     carried = p["embed.W_E"] @ p["blocks.1.attn.W_V"][0] @ p["blocks.1.attn.W_O"][0]
@@ -79,7 +79,7 @@ def output_memory(model: Transformer) -> Float[Array, ""]:
     return (read.argmax(axis=1) == jnp.arange(read.shape[0])).mean()
 
 
-def second_keys(model: Transformer, tokens: Sequence[int] | None = None) -> Float[Array, ""]:
+def second_keys(model: HookedModel, tokens: Sequence[int] | None = None) -> Float[Array, ""]:
     """Share of tokens whose query in layer 1 finds the key of the position after them, among
     `tokens` (None: all)."""
     p = _parts(model)
@@ -90,7 +90,7 @@ def second_keys(model: Transformer, tokens: Sequence[int] | None = None) -> Floa
     return (found == jnp.arange(e.shape[0])).mean()
 
 
-def first_keys(model: Transformer, first: int = 1, last: int | None = None) -> Float[Array, ""]:
+def first_keys(model: HookedModel, first: int = 1, last: int | None = None) -> Float[Array, ""]:
     """Share of positions whose query in layer 0 finds the key of the position before.
 
     Args:
@@ -106,7 +106,7 @@ def first_keys(model: Transformer, first: int = 1, last: int | None = None) -> F
     return (found == jnp.arange(places.shape[0]) - 1)[first:last].mean()
 
 
-def early_keys(model: Transformer, end: int) -> Float[Array, ""]:
+def early_keys(model: HookedModel, end: int) -> Float[Array, ""]:
     """Share of early positions whose query in layer 0 finds the key of the position before, among
     the keys of early positions alone.
 
@@ -123,7 +123,7 @@ def early_keys(model: Transformer, end: int) -> Float[Array, ""]:
 
 
 def bigram_memory(
-    model: Transformer,
+    model: HookedModel,
     bigrams: Float[np.ndarray | Array, "vocab next"],
     leave_out: Sequence[int] = (),
 ) -> Float[Array, ""]:
@@ -150,7 +150,7 @@ def bigram_memory(
 
 
 def head_scores(
-    model: Transformer,
+    model: HookedModel,
     tokens: Int[Array, "batch length"],
     weights: Float[Array, "batch length"],
     early: int | None = None,

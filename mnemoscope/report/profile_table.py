@@ -19,11 +19,7 @@ def print_profile(console: Console, title: str, found: Profile) -> None:
         title: What was profiled, in words.
         found: The times of its stages.
     """
-    model = found.spec.model
-    shape = (
-        f"d_model {model.d_model}, heads {model.n_heads}, "
-        f"layers {model.n_layers}, norm {model.norm}"
-    )
+    shape = found.spec.model.describe()
     if found.spec.precision != "default":
         shape = f"{shape}, precision {found.spec.precision}"
     table = Table(
@@ -59,14 +55,15 @@ def _passes(found: Profile) -> list[str]:
     model = found.spec.model
     task = found.spec.task
     precision = found.spec.precision
-    taken = choose_rewrite(model, task, precision)
+    reads_trace = found.spec.loss.reads_trace
+    taken = choose_rewrite(model, task, precision, reads_trace)
     plain = "plain, read after each layer" if task.reads_early else "plain"
     lines = [f"Forward pass: {taken.name if taken else plain}."]
     for rewrite in REWRITES:
         if rewrite is taken:
             lines += _attention_of_pair_tables(found) if rewrite.name == "pair tables" else []
             continue
-        why_not = rewrite.why_not(model, task, precision)
+        why_not = rewrite.why_not(model, task, precision, reads_trace)
         if why_not is None and taken is not None:
             why_not = f"{taken.name} come first"
         lines.append(f"Not {rewrite.name}: {why_not}.")

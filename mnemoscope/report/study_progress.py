@@ -59,7 +59,7 @@ class Live:
         """About how long a training takes, in no unit."""
         spec = self.conditions[name].spec
         seeds = self.conditions[name].seeds
-        return float(seeds * spec.steps * spec.batch * (spec.model.d_model + 16))
+        return float(seeds * spec.steps * spec.batch * spec.model.relative_cost)
 
     def plan(self, conditions: Mapping[str, Condition], claims: int) -> None:
         """Say what there is to do, and begin with the first condition."""

@@ -225,10 +225,8 @@ def _wanted_arrays(
     spec: "Spec", seeds: int, arrays: Mapping[str, np.ndarray]
 ) -> dict[str, tuple[str, tuple[int, ...]]]:
     """The kind of number and the shape of each array that a run must have, but its metrics."""
-    from mnemoscope.models import parameter_shapes
-
     task = spec.task
-    parameters = parameter_shapes(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out)
+    parameters = spec.model.parameter_shapes(task.d_vocab, task.n_ctx, task.d_vocab_out)
     snapshots = len(spec.snapshot_steps())
     stops = arrays["loss_steps"].shape  # how many there are is for the run to say
     wanted: dict[str, tuple[str, tuple[int, ...]]] = {}

@@ -33,7 +33,7 @@ from mnemoscope.core.seeds import (
     seeds_per_device,
     shard,
 )
-from mnemoscope.models import Transformer
+from mnemoscope.models import HookedModel, bind
 from mnemoscope.tasks import World
 from mnemoscope.training.compilation import Programs, numbers_by_seed, programs
 from mnemoscope.training.run import Run
@@ -45,7 +45,7 @@ from mnemoscope.training.worlds import draw_worlds, world_hashes
 # how often, at least, a training stops: a point of the loss curve and a move of the progress bar
 STOPS = 64
 
-Observe = Callable[[Transformer, World], Mapping[str, Array]]
+Observe = Callable[[HookedModel, World], Mapping[str, Array]]
 Progress = Callable[[int, int], None]  # steps done, steps in all
 _Watch = Callable[[State], Mapping[str, Array]]  # `Observe`, compiled for all seeds
 _OnAll = Callable[[tuple[Array, Params, World]], Mapping[str, Array]]
@@ -216,7 +216,7 @@ def _compile_metrics(
 
     def on_one(each: tuple[Array, Params, World]) -> Mapping[str, Array]:
         trained, frozen, world = each
-        return observe(Transformer(spec.model, all_params(spec, trained, frozen)), world)
+        return observe(bind(spec.model, all_params(spec, trained, frozen)), world)
 
     for_all = for_each_seed(on_one, mesh, seeds_per_device(mesh, n_seeds))
     # jax does not say of what it compiles what it returns

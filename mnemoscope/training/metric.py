@@ -12,7 +12,7 @@ over stored snapshots.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import numpy as np
@@ -21,14 +21,11 @@ from pydantic import AfterValidator, BeforeValidator
 from mnemoscope.core.axes import Array
 from mnemoscope.core.errors import UserError, short
 from mnemoscope.core.kinds import Kind, announce_kinds, any_kind, is_ours
-from mnemoscope.models import Transformer
+from mnemoscope.models import HookedModel, Model
 from mnemoscope.tasks import Task, World
 
-if TYPE_CHECKING:
-    from mnemoscope.models import ModelConfig
-
 # of a task, a model and a world; what comes back is checked when it is called
-Read = Callable[[Any, Transformer, Any], Any]
+Read = Callable[[Any, HookedModel, Any], Any]
 
 
 class Metric(Kind):
@@ -36,7 +33,7 @@ class Metric(Kind):
 
     family: ClassVar[str] = "metric"
 
-    def require(self, task: Task, config: "ModelConfig") -> None:
+    def require(self, task: Task, config: Model) -> None:
         """Raise for a task or a model that it cannot read; by default it reads any.
 
         Args:
@@ -45,7 +42,7 @@ class Metric(Kind):
         """
 
     @abstractmethod
-    def read(self, task: Task, model: Transformer, world: World) -> Array | Mapping[str, Array]:
+    def read(self, task: Task, model: HookedModel, world: World) -> Array | Mapping[str, Array]:
         """What is read of one seed's model: an array, or arrays by name.
 
         Args:
@@ -54,7 +51,7 @@ class Metric(Kind):
             world: what its seed hides.
         """
 
-    def __call__(self, task: Task, model: Transformer, world: World) -> dict[str, Array]:
+    def __call__(self, task: Task, model: HookedModel, world: World) -> dict[str, Array]:
         """What is read, by the names under which it is stored.
 
         They are the metric's own, and `metric/name` where it reads several; metrics of this
@@ -80,7 +77,7 @@ class FunctionMetric(Metric):
     function: ClassVar[Read]
     """The function."""
 
-    def read(self, task: Task, model: Transformer, world: World) -> Any:
+    def read(self, task: Task, model: HookedModel, world: World) -> Any:
         return type(self).function(task, model, world)
 
 

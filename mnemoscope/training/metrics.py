@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from mnemoscope.core.axes import Array, Float, Int
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.kinds import find_kind
-from mnemoscope.models import ModelConfig, Transformer
+from mnemoscope.models import HookedModel, Model
 from mnemoscope.models.rewrites.choose import read_logits
 from mnemoscope.probes import weight_memories
 from mnemoscope.probes.distraction import distraction, require_parts
@@ -53,7 +53,7 @@ def metrics_of(spec: Spec) -> Observe | None:
     for each in chosen:
         each.require(task, spec.model)
 
-    def observe(model: Transformer, world: World) -> Mapping[str, Array]:
+    def observe(model: HookedModel, world: World) -> Mapping[str, Array]:
         found: dict[str, Array] = {}
         for each in chosen:
             for name, value in each(task, model, world).items():
@@ -75,7 +75,7 @@ def list_metrics(named: AnyMetrics) -> tuple[Metric, ...]:
     )
 
 
-def bigrams(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Float[Array, ""]]:
+def bigrams(task: Bigrams, model: HookedModel, world: World) -> Mapping[str, Float[Array, ""]]:
     """Everything that `birth` follows through training, as one number each.
 
     Args:
@@ -109,7 +109,7 @@ def bigrams(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Flo
     return found
 
 
-def facts(task: Facts, model: Transformer, world: FactWorld) -> Mapping[str, Float[Array, "..."]]:
+def facts(task: Facts, model: HookedModel, world: FactWorld) -> Mapping[str, Float[Array, "..."]]:
     """Everything that `facts` follows through training: losses, distances, and what is answered to
     the fact in the middle.
 
@@ -145,7 +145,7 @@ def _answers_to_facts(
     return {"accuracy": accuracy, "distance to p(a | r)": distance, "p(a)": in_the_middle}
 
 
-def hops(task: Hops, model: Transformer, world: HopWorld) -> Mapping[str, Float[Array, ""]]:
+def hops(task: Hops, model: HookedModel, world: HopWorld) -> Mapping[str, Float[Array, ""]]:
     """Accuracy by number of hops, each read where training reads it.
 
     Args:
@@ -158,7 +158,7 @@ def hops(task: Hops, model: Transformer, world: HopWorld) -> Mapping[str, Float[
 
 
 def by_role(
-    task: Bigrams, model: Transformer, tokens: Array, triggers: Array
+    task: Bigrams, model: HookedModel, tokens: Array, triggers: Array
 ) -> dict[str, Float[Array, ""]]:
     """Loss by role, and accuracy where the context knows.
 
@@ -187,7 +187,7 @@ def by_role(
     }
 
 
-def noise(task: Bigrams, model: Transformer, world: World) -> Mapping[str, Float[Array, ""]]:
+def noise(task: Bigrams, model: HookedModel, world: World) -> Mapping[str, Float[Array, ""]]:
     """Everything that `noise` follows through training.
 
     Args:
@@ -215,13 +215,13 @@ class BigramMetrics(Metric):
     kind: Literal["bigrams"] = "bigrams"
     """The name of this metric in files."""
 
-    def require(self, task: Task, config: ModelConfig) -> None:
+    def require(self, task: Task, config: Model) -> None:
         _require_kind(self, task, "bigrams")
         if weight_memories.has_two_heads(config):
             # memories are read as products, which they must be
             weight_memories.require_memories(config)
 
-    def read(self, task: Any, model: Transformer, world: World) -> Mapping[str, Array]:
+    def read(self, task: Any, model: HookedModel, world: World) -> Mapping[str, Array]:
         return bigrams(task, model, world)
 
 
@@ -231,10 +231,10 @@ class FactMetrics(Metric):
     kind: Literal["facts"] = "facts"
     """The name of this metric in files."""
 
-    def require(self, task: Task, config: ModelConfig) -> None:
+    def require(self, task: Task, config: Model) -> None:
         _require_kind(self, task, "facts")
 
-    def read(self, task: Any, model: Transformer, world: World) -> Mapping[str, Array]:
+    def read(self, task: Any, model: HookedModel, world: World) -> Mapping[str, Array]:
         return facts(task, model, world)
 
 
@@ -244,11 +244,11 @@ class NoiseMetrics(Metric):
     kind: Literal["noise"] = "noise"
     """The name of this metric in files."""
 
-    def require(self, task: Task, config: ModelConfig) -> None:
+    def require(self, task: Task, config: Model) -> None:
         _require_kind(self, task, "bigrams")
         require_parts(config)
 
-    def read(self, task: Any, model: Transformer, world: World) -> Mapping[str, Array]:
+    def read(self, task: Any, model: HookedModel, world: World) -> Mapping[str, Array]:
         return noise(task, model, world)
 
 
@@ -258,8 +258,8 @@ class HopMetrics(Metric):
     kind: Literal["hops"] = "hops"
     """The name of this metric in files."""
 
-    def require(self, task: Task, config: ModelConfig) -> None:
+    def require(self, task: Task, config: Model) -> None:
         _require_kind(self, task, "hops")
 
-    def read(self, task: Any, model: Transformer, world: World) -> Mapping[str, Array]:
+    def read(self, task: Any, model: HookedModel, world: World) -> Mapping[str, Array]:
         return hops(task, model, world)

@@ -77,14 +77,14 @@ def _turn(stage: str, spec: Spec, world: object, key: Array, step: Array, state:
     # what was computed
     if stage == "loss":
         params = all_params(spec, state.trained, state.frozen)
-        rewrite = choose_rewrite(spec.model, spec.task, spec.precision)
+        rewrite = choose_rewrite(spec.model, spec.task, spec.precision, spec.loss.reads_trace)
         with products(spec.precision):
             params = lowered(params, spec.precision)
-            value = batch_loss(spec.task, spec.model, params, batch, rewrite)
+            value = batch_loss(spec.task, spec.model, params, batch, rewrite, spec.loss)
         return state._replace(trained=state.trained + 0.0 * value)
     trained = unravel_params(spec, state.trained)
     gradient = loss_and_gradient(
-        spec.task, spec.model, trained, state.frozen, batch, spec.precision
+        spec.task, spec.model, trained, state.frozen, batch, spec.precision, spec.loss
     )[1]
     return state._replace(trained=state.trained + 0.0 * ravel_params(spec, gradient))
 

@@ -14,7 +14,7 @@ from mnemoscope.core.axes import Float, Int, Params, Shaped, UInt
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TrainedBy, describe_origins
 from mnemoscope.core.numerics import fixed_numerics
-from mnemoscope.models import Transformer
+from mnemoscope.models import HookedModel, bind
 from mnemoscope.tasks import World
 from mnemoscope.training.spec import Spec
 from mnemoscope.training.worlds import draw_worlds, hash_worlds
@@ -79,16 +79,16 @@ class Run:
             named += f" and {len(lost) - MOST_NAMED} more"
         return named
 
-    def model(self, seed: int, snapshot: int = -1) -> Transformer:
+    def model(self, seed: int, snapshot: int = -1) -> HookedModel:
         """One seed's model, at the end of training or at an earlier snapshot."""
         row = self._row(seed)
         params: Params = {name: jnp.asarray(x[row, snapshot]) for name, x in self.snapshots.items()}
-        return Transformer(self.spec.model, params)
+        return bind(self.spec.model, params)
 
-    def models(self, snapshot: int = -1) -> Transformer:
+    def models(self, snapshot: int = -1) -> HookedModel:
         """All seeds' models at once, with a leading seed axis, for `vmap`."""
         params: Params = {name: x[:, snapshot] for name, x in self.snapshots.items()}
-        return Transformer(self.spec.model, params)
+        return bind(self.spec.model, params)
 
     @fixed_numerics()
     def worlds(self) -> World:

@@ -12,9 +12,10 @@ from mnemoscope.core.errors import unknown
 from mnemoscope.core.kinds import codes_in
 from mnemoscope.core.legacy import SPEC_NAMES
 from mnemoscope.core.strict import Strict
-from mnemoscope.models import ModelConfig, parameter_shapes
+from mnemoscope.models import AnyModel, ModelConfig
 from mnemoscope.models.precision import Precision
 from mnemoscope.tasks import AnyTask
+from mnemoscope.training.loss import AnyLoss, CrossEntropy
 from mnemoscope.training.metric import AnyMetrics
 from mnemoscope.training.optimizers import Adam, AnyOptimizer
 
@@ -25,7 +26,7 @@ class Spec(Strict):
     """Everything that decides a training but the seed: task, model, optimizer and length."""
 
     omit_if_default: ClassVar[frozenset[str]] = frozenset(
-        {"unfreeze_at", "metrics", "n_evals", "imported", "precision"}
+        {"unfreeze_at", "metrics", "n_evals", "imported", "precision", "loss"}
     )
 
     stored_names: ClassVar[Mapping[str, str]] = SPEC_NAMES
@@ -36,11 +37,14 @@ class Spec(Strict):
     task: AnyTask
     """What is learned."""
 
-    model: ModelConfig = ModelConfig()
+    model: AnyModel = ModelConfig()
     """What learns it."""
 
     optimizer: AnyOptimizer = Adam()
     """How gradients become changes."""
+
+    loss: AnyLoss = CrossEntropy()
+    """What is minimized."""
 
     steps: Positive = 2000
     """How many steps it is trained."""
@@ -88,7 +92,7 @@ class Spec(Strict):
         A pattern that matches nothing trained raises.
         """
         frozen = self.model.frozen_names()
-        names = [name for name in parameter_shapes(self.model, 1, 1) if name not in frozen]
+        names = [name for name in self.model.parameter_shapes(1, 1) if name not in frozen]
         found: dict[str, int] = {}
         for pattern, step in self.unfreeze_at:
             matching = [name for name in names if fnmatchcase(name, pattern)]
@@ -124,10 +128,11 @@ class Spec(Strict):
             update={
                 "unfreeze_at": (("*", 1),) if self.unfreeze_at else (),
                 "optimizer": Adam(),
+                "loss": CrossEntropy(),
                 "steps": 1,
                 "snapshots": 1,
                 "metrics": None,
                 "n_evals": 0,
             }
         )
-        return shape, self.optimizer.compile_key(), codes_in(self)
+        return shape, self.optimizer.compile_key(), self.loss.compile_key(), codes_in(self)

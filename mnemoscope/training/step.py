@@ -17,7 +17,6 @@ import optax
 
 from mnemoscope.core.axes import Array, Float, Int, Params, PRNGKeyArray
 from mnemoscope.core.xla import materialize, order_after
-from mnemoscope.models import init, parameter_shapes
 from mnemoscope.tasks import Example, World
 from mnemoscope.training.loss import loss_and_gradient
 from mnemoscope.training.numbered import Numbers
@@ -30,6 +29,8 @@ class TrainingNumbers(NamedTuple):
 
     # of the optimizer, by field
     optimizer: Numbers
+    # of the loss
+    loss: Numbers
     # all steps of the training
     steps: Int[Array | np.ndarray, "*seed"]
     # from which step each trained parameter moves; read only if the Spec has `unfreeze_at`
@@ -57,7 +58,7 @@ class State(NamedTuple):
 def _all_shapes(spec: Spec) -> dict[str, tuple[int, ...]]:
     """Every parameter, in the order of the computation."""
     task = spec.task
-    return parameter_shapes(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out)
+    return spec.model.parameter_shapes(task.d_vocab, task.n_ctx, task.d_vocab_out)
 
 
 def trained_shapes(spec: Spec) -> dict[str, tuple[int, ...]]:
@@ -110,7 +111,7 @@ def start(spec: Spec, seed: int | Int[Array, ""]) -> State:
     """The state before the first step."""
     task = spec.task
     weights_key = seed_keys(seed)[1]
-    params = init(spec.model, task.d_vocab, task.n_ctx, task.d_vocab_out, key=weights_key)
+    params = spec.model.draw_parameters(task.d_vocab, task.n_ctx, task.d_vocab_out, key=weights_key)
     trained = ravel_params(spec, params)
     frozen_names = spec.model.frozen_names()
     return State(
@@ -127,6 +128,7 @@ def numbers_of(spec: Spec) -> TrainingNumbers:
     unfreeze_steps = spec.unfreeze_steps()
     return TrainingNumbers(
         optimizer=spec.optimizer.numbers(),
+        loss=spec.loss.numbers(),
         steps=np.asarray(spec.steps, np.int32),
         unfreeze_steps=np.array(
             [unfreeze_steps.get(name, 0) for name in trained_shapes(spec)], np.int32
@@ -193,6 +195,7 @@ def train_step(
         state.frozen,
         batch,
         spec.precision,
+        spec.loss.with_numbers(numbers.loss),
     )
     gradient = ravel_params(spec, gradient_by_name)
 

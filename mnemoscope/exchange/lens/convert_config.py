@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.models import ModelConfig, Transformer
+from mnemoscope.models import HookedModel, Model, ModelConfig
 from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.models.transformer_lens_fields import (
     LENS_FIELDS,
@@ -47,7 +47,7 @@ class Sizes(NamedTuple):
     """How many answers it gives logits for."""
 
 
-def sizes_of(model: Transformer, n_ctx: int | None) -> Sizes:
+def sizes_of(model: HookedModel, n_ctx: int | None) -> Sizes:
     """Tokens, positions and answers of a model.
 
     Args:
@@ -64,15 +64,15 @@ def sizes_of(model: Transformer, n_ctx: int | None) -> Sizes:
     return Sizes(model.d_vocab, longest, d_vocab_out)
 
 
-def lens_config(config: ModelConfig, sizes: Sizes) -> dict[str, Any]:
+def lens_config(model: Model, sizes: Sizes) -> dict[str, Any]:
     """The fields of the HookedTransformerConfig of a model; what TransformerLens has no word for
     raises.
 
     Args:
-        config: The model's configuration.
+        model: The model's configuration.
         sizes: Its tokens, positions and answers.
     """
-    SUPPORT.require(config)
+    config = SUPPORT.require(model)
     _require_like_layers(config)
     if config.positions == "none":  # a table of zeros
         config = config.model_copy(update={"positions": "learned"})

@@ -11,6 +11,7 @@ from mnemoscope.core.axes import Float
 from mnemoscope.exchange.atomic_write import new_folder
 from mnemoscope.exchange.lens.convert_config import (
     CONFIG,
+    SUPPORT,
     WEIGHTS,
     Sizes,
     hooked_config,
@@ -18,11 +19,11 @@ from mnemoscope.exchange.lens.convert_config import (
     sizes_of,
     tensor_name,
 )
-from mnemoscope.models import Transformer, parameter_shapes
+from mnemoscope.models import HookedModel, parameter_shapes
 
 
 def write_transformer_lens(
-    model: Transformer,
+    model: HookedModel,
     folder: Path | str,
     force: bool = False,
     about: Mapping[str, str] | None = None,
@@ -37,6 +38,7 @@ def write_transformer_lens(
         about: What goes into the header of the weights' file besides the model's configuration.
         n_ctx: The longest prompt, for a model that takes any.
     """
+    SUPPORT.require(model.config)
     sizes = sizes_of(model, n_ctx)
     config = lens_config(model.config, sizes)
     has_groups = config["n_key_value_heads"] is not None
@@ -49,7 +51,7 @@ def write_transformer_lens(
         (unfinished / CONFIG).write_text(json.dumps(config, indent=1), encoding="utf-8")
 
 
-def filled_in(model: Transformer, sizes: Sizes) -> dict[str, Float[np.ndarray, "..."]]:
+def filled_in(model: HookedModel, sizes: Sizes) -> dict[str, Float[np.ndarray, "..."]]:
     """The parameters of the HookedTransformer that computes the same, by our names: zeros and the
     transposed embedding stand for what the model does without.
 

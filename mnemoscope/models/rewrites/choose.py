@@ -1,7 +1,8 @@
 """The faster forward passes, in the order in which they are tried.
 
 Each is exact, and says of a model and a task why it is not used. Training, profiles and whatever is
-read while a model trains ask here, so all of them take the same one.
+read while a model trains ask here, so all of them take the same one. None of them has sites: a loss
+that reads the trace takes the plain pass, and so does a model of another kind.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,9 @@ import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Int, Params
 from mnemoscope.models.config import ModelConfig
+from mnemoscope.models.consumer_support import why_foreign
 from mnemoscope.models.forward_pass import forward
+from mnemoscope.models.model import Model
 from mnemoscope.models.precision import EVERY, OF_FLOAT32, Precision
 from mnemoscope.models.rewrites import pair_tables, score_tables, token_counts, token_rows
 from mnemoscope.tasks import Task
@@ -43,7 +46,11 @@ class Rewrite:
     """Those in which it computes."""
 
     def why_not(
-        self, config: ModelConfig, task: Task, precision: Precision = "default"
+        self,
+        config: Model,
+        task: Task,
+        precision: Precision = "default",
+        reads_trace: bool = False,
     ) -> str | None:
         """Why it is not used; None if it is.
 
@@ -51,7 +58,14 @@ class Rewrite:
             config: The model.
             task: What it is trained on.
             precision: In what is computed.
+            reads_trace: Whether the sites of the pass are asked for too.
         """
+        foreign = why_foreign(config)
+        if foreign is not None:
+            return foreign
+        assert isinstance(config, ModelConfig)
+        if reads_trace:
+            return "the loss reads the trace"
         if precision not in self.precisions:
             return f"precision={precision!r} (allowed: {', '.join(map(repr, self.precisions))})"
         return self.refuses(config, task)
@@ -126,7 +140,7 @@ FUSED_ATTENTION = Rewrite(
 
 
 def choose_rewrite(
-    config: ModelConfig, task: Task, precision: Precision = "default"
+    config: Model, task: Task, precision: Precision = "default", reads_trace: bool = False
 ) -> Rewrite | None:
     """The first rewrite that covers a model and a task; None: the plain pass.
 
@@ -134,15 +148,16 @@ def choose_rewrite(
         config: The model.
         task: What it is trained on.
         precision: In what is computed.
+        reads_trace: Whether the sites of the pass are asked for too.
     """
     for rewrite in REWRITES:
-        if rewrite.why_not(config, task, precision) is None:
+        if rewrite.why_not(config, task, precision, reads_trace) is None:
             return rewrite
     return None
 
 
 def plain_logits(
-    config: ModelConfig, params: Params, tokens: Tokens, task: Task
+    config: Model, params: Params, tokens: Tokens, task: Task
 ) -> Float[Array, "batch read vocab"]:
     """The plain pass's logits at the task's loss positions.
 
@@ -157,7 +172,7 @@ def plain_logits(
 
 
 def read_logits(
-    config: ModelConfig, params: Params, tokens: Tokens, task: Task
+    config: Model, params: Params, tokens: Tokens, task: Task
 ) -> Float[Array, "batch read vocab"]:
     """Logits at the task's loss positions, by the pass that training takes.
 
@@ -170,5 +185,6 @@ def read_logits(
     rewrite = choose_rewrite(config, task)
     if rewrite is None:
         return plain_logits(config, params, tokens, task)
+    assert isinstance(config, ModelConfig)
     logits = rewrite.logits(config, params, tokens, task)
     return logits if rewrite.vocab_axis == -1 else logits.transpose(2, 1, 0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from mnemoscope.core.axes import Array
 from mnemoscope.core.seeds import map_over_seeds
-from mnemoscope.models import Transformer, init
+from mnemoscope.models import HookedModel, bind
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.library.birth.conditions import ALL, NO_OUTPUT, NO_SECOND
 from mnemoscope.studies.library.birth.curves import (
@@ -37,7 +37,7 @@ HALF = 0.5
 # ---- attention before training
 
 
-def uneven(task: Bigrams, model: Transformer) -> Array:
+def uneven(task: Bigrams, model: HookedModel) -> Array:
     """How much of each layer's attention would have to move to make it even, by layer.
 
     The total variation distance to the same weight everywhere, as a mean over the positions that
@@ -66,8 +66,8 @@ def measure_start(evidence: Evidence) -> Measurement:
     config = condition.spec.model
 
     def of_draw(seed: Array) -> Array:
-        params = init(config, task.d_vocab, task.n_ctx, key=jax.random.key(seed))
-        return uneven(task, Transformer(config, params))
+        params = config.draw_parameters(task.d_vocab, task.n_ctx, key=jax.random.key(seed))
+        return uneven(task, bind(config, params))
 
     seeds = np.array(condition.seed_range)
     found = np.asarray(map_over_seeds(of_draw, len(seeds))(seeds))

@@ -7,7 +7,7 @@ import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Params
 from mnemoscope.core.seeds import map_over_seeds
-from mnemoscope.models import Transformer
+from mnemoscope.models import bind
 from mnemoscope.probes.distraction import distraction
 from mnemoscope.probes.threshold_steps import first_reach
 from mnemoscope.probes.truncation import truncated
@@ -85,7 +85,7 @@ def _cut(run: Run, cuts: Sequence[Cut]) -> dict[str, Float[np.ndarray, "cut seed
 
     def one(each: tuple[Params, Array]) -> dict[str, Array]:
         params, ranks = each
-        model = Transformer(config, params)
+        model = bind(config, params)
         for layer, rank in enumerate(ranks):
             model = truncated(model, f"blocks.{layer}.mlp.W_*", rank)
         found = distraction(clean, model, SAMPLE)
