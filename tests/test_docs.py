@@ -1,8 +1,8 @@
 """The pages that teach run as they are written, block by block, in an empty folder.
 
-    ```python file=NAME       is written to a file       ```toml file=NAME    likewise
-    ```python                 runs, in one process a page
-    ```sh                     runs, line by line; what its lines begin with is on the path
+```python file=NAME       is written to a file       ```toml file=NAME    likewise
+```python                 runs, in one process a page
+```sh                     runs, line by line; what its lines begin with is on the path
 """
 
 import os

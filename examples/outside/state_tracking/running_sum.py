@@ -58,9 +58,7 @@ class RunningSum(ms.Task):
         """
         return jnp.cumsum(tokens) % self.modulus
 
-    def posterior(
-        self, tokens: Int[Array, "pos"], world: tuple[()]
-    ) -> Float[Array, "pos vocab"]:
+    def posterior(self, tokens: Int[Array, "pos"], world: tuple[()]) -> Float[Array, "pos vocab"]:
         """p(answer | digits so far): certainty on the running sum.
 
         Args:

@@ -1,6 +1,6 @@
 r"""Steps of one size in every entry, along the sign of an average of gradients.
 
-    m <- b m + (1 - b) g,     direction = sign(m)
+m <- b m + (1 - b) g,     direction = sign(m)
 """
 
 from typing import Annotated, Any, Literal
