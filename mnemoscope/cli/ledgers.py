@@ -29,7 +29,7 @@ def ledger(
     """Print what has been found: the ledger of a study, or of all.
 
     Args:
-        study: The study's name, or "all".
+        study: The study's name or folder, or "all".
         scale: quick: your own runs. full: yours, or else the one that comes with Mnemoscope.
         json_: Print the ledger as data (one object for a study, a list for all).
     """
@@ -61,7 +61,8 @@ def show(
     """Show one claim: criterion, value, interval, sentence, and every seed's outcome.
 
     Args:
-        claim: The claim's id ('mnemoscope list' has them).
+        claim: The claim's id ('mnemoscope list' has them); of a study by its folder
+            ./my_study@ID.
         scale: quick or full; without it, every scale that has a verdict.
     """
     from mnemoscope.report.ledger_tables import print_claim
@@ -106,7 +107,7 @@ def compare(
     Exit code 1 if verdicts at one scale differ.
 
     Args:
-        study: The study's name, or "all" of which there are two ledgers.
+        study: The study's name or folder, or "all" of which there are two ledgers.
         scale: Of your own ledger. quick is put beside the published full results, whose training
             is longer; full beside the full ones.
         other: A folder with quick/STUDY.json or full/STUDY.json, such as another store's ledger/.
@@ -247,7 +248,8 @@ def figure(
     any, each into a file.
 
     Args:
-        claim: The claim's id ('mnemoscope list' has them).
+        claim: The claim's id ('mnemoscope list' has them); of a study by its folder
+            ./my_study@ID.
         out: The file: .svg, .pdf or .png; further figures go beside it, as NAME-curves.svg.
             Nothing: the claim's id as .svg.
         scale: quick or full; without it full where there is one.

@@ -16,12 +16,14 @@ import tyro
 
 from mnemoscope.cli.exchange import export, import_
 from mnemoscope.cli.ledgers import compare, figure, ledger, show, verify
+from mnemoscope.cli.options import named_plugins, with_plugins
 from mnemoscope.cli.profiling import profile
 from mnemoscope.cli.stored_runs import check, merge, runs
 from mnemoscope.cli.studies import list_, run
 from mnemoscope.cli.visualize import explore, site
 from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.legacy import OPTION_NAMES
+from mnemoscope.core.plugins import load_chosen, load_installed
 from mnemoscope.studies.discover import STUDIES, claim_ids, load_commands
 
 # without those that studies bring: `main` loads these when one of them is asked for
@@ -67,8 +69,9 @@ def main() -> None:
         _refuse_old_options(sys.argv[1:])
         first = sys.argv[1] if len(sys.argv) > 1 else ""
         is_ours = first in COMMANDS
+        commands = COMMANDS if is_ours else _commands_with(first)
         tyro.extras.subcommand_cli_from_dict(
-            COMMANDS if is_ours else all_commands(),
+            {name: with_plugins(command) for name, command in commands.items()},
             prog="mnemoscope",
             description=DESCRIPTION if is_ours else f"{DESCRIPTION}\n\n{_first_steps()}",
         )
@@ -86,6 +89,17 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
+
+
+def _commands_with(name: str) -> dict[str, Callable[..., None]]:
+    """Every command; where none has this name, those of plugins too."""
+    found = all_commands()
+    if not name or name.startswith("-") or name in found:
+        return found
+    load_chosen(named_plugins(sys.argv[1:]))
+    if name not in all_commands():
+        load_installed()
+    return all_commands()
 
 
 def all_commands() -> dict[str, Callable[..., None]]:

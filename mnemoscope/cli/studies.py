@@ -27,13 +27,22 @@ Follow = Literal["tensorboard", "wandb"]
 Keep = Literal["runs", "measures"]
 
 
-def list_(store: StoreDir = DEFAULT_STORE) -> None:
-    """List studies and their claims, with the verdict of each that has been judged."""
-    from mnemoscope.studies.discover import STUDIES
+def list_(
+    study: Annotated[str, tyro.conf.Positional] = "all",
+    /,
+    store: StoreDir = DEFAULT_STORE,
+) -> None:
+    """List studies and their claims, with the verdict of each that has been judged.
+
+    Args:
+        study: The study's name or folder, or "all".
+    """
+    from mnemoscope.studies.discover import STUDIES, find_study
 
     console = make_console()
-    for study in STUDIES.values():
-        console.print(_claims_table(study, store))
+    chosen = STUDIES.values() if study == "all" else [find_study(study)]
+    for each in chosen:
+        console.print(_claims_table(each, store))
 
 
 def _claims_table(study: "Study", store: Path) -> "Table":
@@ -85,7 +94,8 @@ def run(
     interrupted goes on where it stopped.
 
     Args:
-        study: The study's name, or "all".
+        study: The study's name, "all", or a folder or file that has one: ./my_study,
+            ./my_studies.py@NAME.
         seeds: Seeds for every condition, instead of the study's own numbers (fewer than 35 settle
             nothing about shares, fewer than 8 nothing at all).
         claims: Judge only these, by their ids, separated by commas.
@@ -273,5 +283,14 @@ def _report(console: "Console", store: "Store", name: str, ledger: "Ledger", hin
     store.write_text(f"ledger/{ledger.scale}/{name}.md", markdown(ledger))
     print_ledger(console, ledger)
     where = store.folder / "ledger" / ledger.scale / name
-    more = f"; one claim: mnemoscope show {ledger.claims[0].id}" if hint else ""
+    more = f"; one claim: mnemoscope show {_claim_name(name, ledger)}" if hint else ""
     console.print(f"Written: {where}.json and .md{more}", markup=False)
+
+
+def _claim_name(study: str, ledger: "Ledger") -> str:
+    """What `show` must be given to mean the first claim of a ledger."""
+    from mnemoscope.studies.discover import command_name
+
+    asked = command_name(study)
+    claim = ledger.claims[0].id
+    return claim if asked == study else f"{asked}@{claim}"
