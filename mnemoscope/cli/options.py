@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from mnemoscope.core.errors import UserError
+from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.studies.scales import ABOUT, Scale
 
 StoreDir = Annotated[
@@ -79,3 +80,18 @@ def named_plugins(arguments: Sequence[str]) -> list[str]:
         elif argument == "--plugin":
             found += arguments[i + 1 : i + 2]
     return found
+
+
+def mention_unloaded(store: Path) -> None:
+    """Say of which studies a store has ledgers that nothing shows, for want of the study.
+
+    Args:
+        store: the user's folder.
+    """
+    from mnemoscope.studies.discover import STUDIES
+    from mnemoscope.studies.ledger_files import judged_studies
+
+    names = [name for name in judged_studies(store) if name not in STUDIES]
+    if names:
+        said = f"the store has ledgers of {', '.join(names)}, which nothing here defines"
+        warnings.warn(f"{said}; to be shown: --plugin FOLDER", Notice, stacklevel=2)

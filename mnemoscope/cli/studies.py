@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import tyro
 
 from mnemoscope.cli.console import make_console
-from mnemoscope.cli.options import DEFAULT_STORE, StoreDir, TrainedScale, check_seeds
+from mnemoscope.cli.options import (
+    DEFAULT_STORE,
+    StoreDir,
+    TrainedScale,
+    check_seeds,
+    mention_unloaded,
+)
 from mnemoscope.core.errors import UserError
 from mnemoscope.studies.scales import SCALES, Scale
 
@@ -43,6 +49,8 @@ def list_(
     chosen = STUDIES.values() if study == "all" else [find_study(study)]
     for each in chosen:
         console.print(_claims_table(each, store))
+    if study == "all":
+        mention_unloaded(store)
 
 
 def _claims_table(study: "Study", store: Path) -> "Table":
@@ -58,7 +66,7 @@ def _claims_table(study: "Study", store: Path) -> "Table":
         "what is claimed",
         title=f"{study.name}: {study.title}",
         title_justify="left",
-        caption=f"paper: {study.paper}",
+        caption=f"paper: {study.paper}" if study.paper else None,
         caption_justify="left",
     )
     judged = {
@@ -279,10 +287,12 @@ def _cluster_trainer(
 def _report(console: "Console", store: "Store", name: str, ledger: "Ledger", hint: bool) -> None:
     """Write the ledger as Markdown beside its JSON, print it, and say where it is."""
     from mnemoscope.report.ledger_tables import markdown, print_ledger
+    from mnemoscope.studies.ledger_files import file_stem
 
-    store.write_text(f"ledger/{ledger.scale}/{name}.md", markdown(ledger))
+    stem = file_stem(name)
+    store.write_text(f"ledger/{ledger.scale}/{stem}.md", markdown(ledger))
     print_ledger(console, ledger)
-    where = store.folder / "ledger" / ledger.scale / name
+    where = store.folder / "ledger" / ledger.scale / stem
     more = f"; one claim: mnemoscope show {_claim_name(name, ledger)}" if hint else ""
     console.print(f"Written: {where}.json and .md{more}", markup=False)
 

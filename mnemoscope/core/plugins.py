@@ -237,6 +237,9 @@ def _import_folder(folder: Path) -> ModuleType:
     if own_name:
         return import_module(own_name)
     name = made_name(folder)
+    for module in sys.modules.copy().values():
+        if module.__name__ != name and str(folder) in getattr(module, "__path__", ()):
+            return module  # imported already under another name, without an `__init__.py`
     if name in sys.modules and _was_edited(name):
         forget_modules(name)
     if name not in sys.modules:

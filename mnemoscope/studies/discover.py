@@ -149,7 +149,7 @@ class Studies(Mapping[str, "Study"]):
         yield from (name for name in self.places() if name not in self.ours)
 
     def __len__(self) -> int:
-        return len(list(self))
+        return sum(1 for _ in self)
 
 
 def _brought_by(plugin: plugins.Plugin) -> dict[str, Place]:

@@ -10,9 +10,10 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from mnemoscope.core.errors import UserError
+from mnemoscope.core.errors import UserError, in_one_line
 from mnemoscope.core.strict import Strict
 from mnemoscope.studies.folder import LAST, read_toml
+from mnemoscope.studies.scales import LARGEST_FIRST
 from mnemoscope.studies.study import Study
 
 
@@ -65,6 +66,29 @@ def load_page(study: Study) -> StudyPage:
     """The words of a study's page, from the `page.toml` in its folder; none where there is none."""
     with _said_of(study, "page.toml"):
         return StudyPage.model_validate(_read(study, "page.toml"))
+
+
+def describe_conditions(study: Study) -> tuple[str, ...]:
+    """What a study trains at its largest scale, a line for each condition.
+
+    Args:
+        study: without words of its own for it.
+    """
+    return tuple(
+        f"{name}: {each.seeds} seeds, {each.spec.steps:,} steps of {each.spec.batch} sequences; "
+        f"{_what_is_stated(each.spec.task)}; {_what_is_stated(each.spec.model)}"
+        for name, each in study.conditions(LARGEST_FIRST[0]).items()
+    )
+
+
+def _what_is_stated(configuration: Strict) -> str:
+    """A configuration in one line, without what is as it is by default."""
+    fields = {
+        name: getattr(configuration, name)
+        for name, field in type(configuration).model_fields.items()
+        if name in configuration.model_fields_set and getattr(configuration, name) != field.default
+    }
+    return in_one_line(type(configuration).__name__, fields)
 
 
 def load_panels(study: Study) -> dict[str, tuple[Panel, ...]]:

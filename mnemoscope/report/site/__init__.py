@@ -17,9 +17,9 @@ from mnemoscope.report.requested_files import writing
 from mnemoscope.report.site.extra import ExtraPage, load_extra_pages, load_statements
 from mnemoscope.report.site.rows import claim_row, rows_with_figures
 from mnemoscope.store import Store
-from mnemoscope.studies.discover import STUDIES
-from mnemoscope.studies.ledger_files import read_ledgers
-from mnemoscope.studies.presentation import load_page
+from mnemoscope.studies.discover import STUDIES, command_name
+from mnemoscope.studies.ledger_files import file_stem, read_ledgers
+from mnemoscope.studies.presentation import describe_conditions, load_page
 from mnemoscope.studies.scales import ABOUT, LARGEST_FIRST
 from mnemoscope.training.run import Run
 
@@ -67,20 +67,26 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
         for name, study in STUDIES.items()
         for test in study.tests
     ]
+    ids = Counter(row["claim"].id for row in rows)
+    for row in rows:  # two studies may call a claim the same
+        claim = row["claim"].id
+        row["anchor"] = claim if ids[claim] == 1 else f"{file_stem(row['study'])}-{claim}"
     overview = templates.get_template("index.html")
     write("index.html", overview.render(rows=rows, counts=counts, **common))
     for name, study in STUDIES.items():
         tell(f"the page of {name}")
+        words = load_page(study)
         page = templates.get_template("study.html").render(
             study=study,
-            words=load_page(study),
+            words=words,
+            setup=words.setup or describe_conditions(study),
             rows=rows_with_figures(study, store.folder, ledgers[name]),
             ledgers=ledgers[name],
             counts=counts[name],
             statements=load_statements(study),
             **common,
         )
-        write(f"{name}.html", page)
+        write(f"{file_stem(name)}.html", page)
     for each, text in extra.items():
         write(each.file, text)
     if explored:
@@ -94,13 +100,16 @@ def _load_templates() -> "Environment":
     """The pages with their gaps."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("mnemoscope.report", "site"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["file_stem"] = file_stem
+    environment.filters["command_name"] = command_name
+    return environment
 
 
 def _make_extra_pages(
