@@ -279,9 +279,10 @@ def _cluster_trainer(
     if address is None:
         return None
     from mnemoscope.execution.cluster import BLOCK_TIMEOUT, Cluster
+    from mnemoscope.execution.sent_plugins import pack_plugins
 
     timeout = BLOCK_TIMEOUT if block_timeout is None else block_timeout
-    return Cluster(address, timeout, live.spread, live.say).train
+    return Cluster(address, timeout, live.spread, live.say, pack_plugins()).train
 
 
 def _report(console: "Console", store: "Store", name: str, ledger: "Ledger", hint: bool) -> None:
