@@ -140,7 +140,7 @@ def load_tests(package: str) -> tuple[ClaimTest, ...]:
     """
     claims = read_claims(read_toml(package, CLAIMS), package.rsplit(".", 1)[-1])
     return tuple(
-        ClaimTest(claim, claim.needs, _find_function(package, claim)) for claim in claims.values()
+        ClaimTest(claim, claim.needs, find_function(package, claim)) for claim in claims.values()
     )
 
 
@@ -161,8 +161,13 @@ def _tests_of(claims: Mapping[str, Any], study: str) -> tuple[ClaimTest, ...]:
     return tuple(ClaimTest(each, each.needs, measures[name]) for name, each in found.items())
 
 
-def _find_function(package: str, claim: Claim) -> "Callable[[Evidence], Measurement]":
-    """The function that a claim names."""
+def find_function(package: str, claim: Claim) -> "Callable[[Evidence], Measurement]":
+    """The function that a claim names.
+
+    Args:
+        package: the study's folder, as Python names it.
+        claim: names it as "file.function".
+    """
     module_name, _, name = claim.measure.partition(".")
     module: Any = None
     if module_name and find_spec(f"{package}.{module_name}") is not None:

@@ -8,5 +8,15 @@ from mnemoscope.testing.check_result import (
     require,
     run_checks,
 )
+from mnemoscope.testing.study_checks import check_study, list_study_checks
 
-__all__ = ["Check", "CheckResult", "CheckRow", "NotApplicable", "require", "run_checks"]
+__all__ = [
+    "Check",
+    "CheckResult",
+    "CheckRow",
+    "NotApplicable",
+    "check_study",
+    "list_study_checks",
+    "require",
+    "run_checks",
+]

@@ -6,7 +6,7 @@ for filtering, sorting and the explorer.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,23 +21,31 @@ from mnemoscope.studies.discover import STUDIES, command_name
 from mnemoscope.studies.ledger_files import file_stem, read_ledgers
 from mnemoscope.studies.presentation import describe_conditions, load_page
 from mnemoscope.studies.scales import ABOUT, LARGEST_FIRST
+from mnemoscope.studies.study import Study
 from mnemoscope.training.run import Run
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: None) -> list[Path]:
+def write_site(
+    out: Path,
+    store: Store,
+    tell: Callable[[str], None] = lambda _: None,
+    studies: Mapping[str, Study] | None = None,
+) -> list[Path]:
     """Write every page into a folder and say which.
 
     Args:
         out: The folder.
         store: Whose ledgers and runs are shown, besides the published ledgers.
         tell: Hears what is being written.
+        studies: Those that have pages, by name; all if None.
     """
-    ledgers = {name: read_ledgers(store.folder, name) for name in STUDIES}
-    featured = {name: featured_runs(study, store) for name, study in STUDIES.items()}
-    extra = _make_extra_pages(featured, tell)
+    studies = dict(STUDIES if studies is None else studies)
+    ledgers = {name: read_ledgers(store.folder, name) for name in studies}
+    featured = {name: featured_runs(study, store) for name, study in studies.items()}
+    extra = _make_extra_pages(studies, featured, tell)
     explored = describe_featured(featured)
     counts = {
         name: {scale: Counter(e.verdict for e in each.claims) for scale, each in found.items()}
@@ -46,7 +54,7 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
     common = {
         "explorer": bool(explored),
         "extra": list(extra),
-        "studies": STUDIES,
+        "studies": studies,
         "scales": LARGEST_FIRST,
         "about": ABOUT,
         "verdicts": list(VERDICTS),
@@ -64,7 +72,7 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
 
     rows = [
         claim_row(study, test.claim, ledgers[name])
-        for name, study in STUDIES.items()
+        for name, study in studies.items()
         for test in study.tests
     ]
     ids = Counter(row["claim"].id for row in rows)
@@ -73,7 +81,7 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
         row["anchor"] = claim if ids[claim] == 1 else f"{file_stem(row['study'])}-{claim}"
     overview = templates.get_template("index.html")
     write("index.html", overview.render(rows=rows, counts=counts, **common))
-    for name, study in STUDIES.items():
+    for name, study in studies.items():
         tell(f"the page of {name}")
         words = load_page(study)
         page = templates.get_template("study.html").render(
@@ -113,11 +121,13 @@ def _load_templates() -> "Environment":
 
 
 def _make_extra_pages(
-    featured: dict[str, dict[str, Run]], tell: Callable[[str], None]
+    studies: Mapping[str, Study],
+    featured: dict[str, dict[str, Run]],
+    tell: Callable[[str], None],
 ) -> dict[ExtraPage, str]:
     """The studies' own pages, those that have something to show."""
     made = {}
-    for name, study in STUDIES.items():
+    for name, study in studies.items():
         for page in load_extra_pages(study):
             tell(page.title)
             text = page.make(featured[name])
