@@ -1,7 +1,8 @@
 """The command line: it parses, calls, and turns every expected failure into one line.
 
-Exit codes: 0 done, 1 `compare` found other verdicts or `verify` one that does not follow, 2
-something asked for cannot be done, 130 interrupted. Finished work is kept in every case.
+Exit codes: 0 done, 1 `compare` found other verdicts, `verify` one that does not follow, or
+`check-study` something out of order, 2 something asked for cannot be done, 130 interrupted.
+Finished work is kept in every case.
 
 Commands import what they need when they are called: `mnemoscope --help` does not wait for JAX.
 """
@@ -14,8 +15,10 @@ from typing import Any
 
 import tyro
 
+from mnemoscope.cli.checking import check_study
 from mnemoscope.cli.exchange import export, import_
 from mnemoscope.cli.ledgers import compare, figure, ledger, show, verify
+from mnemoscope.cli.new import new
 from mnemoscope.cli.options import named_plugins, with_plugins
 from mnemoscope.cli.profiling import profile
 from mnemoscope.cli.stored_runs import check, merge, runs
@@ -43,6 +46,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "merge": merge,
     "export": export,
     "import": import_,
+    "new": new,
+    "check-study": check_study,
 }
 DESCRIPTION = (
     "Grow memory in tiny transformers, look inside while it forms, and put what papers say about "
@@ -71,7 +76,7 @@ def main() -> None:
         is_ours = first in COMMANDS
         commands = COMMANDS if is_ours else _commands_with(first)
         tyro.extras.subcommand_cli_from_dict(
-            {name: with_plugins(command) for name, command in commands.items()},
+            {name: each if each is new else with_plugins(each) for name, each in commands.items()},
             prog="mnemoscope",
             description=DESCRIPTION if is_ours else f"{DESCRIPTION}\n\n{_first_steps()}",
         )

@@ -102,7 +102,7 @@ def run(
     interrupted goes on where it stopped.
 
     Args:
-        study: The study's name, "all", or a folder or file that has one: ./my_study,
+        study: The study's name, or "all"; or a folder or a file that has one: ./my_study, or
             ./my_studies.py@NAME.
         seeds: Seeds for every condition, instead of the study's own numbers (fewer than 35 settle
             nothing about shares, fewer than 8 nothing at all).
