@@ -7,7 +7,7 @@ checked; that is what the study is for.
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,8 @@ class _Tried:
     def __init__(self, study: Study | str | Path):
         self.given = study if isinstance(study, Study) else None
         self.asked = "" if isinstance(study, Study) else _as_asked(study)
+        if self.asked and not is_path(self.asked) and self.asked not in STUDIES:
+            find_study(self.asked)  # raises, and says which there are
         self.runs: dict[str, Run] = {}
 
     def checks(self) -> tuple[Check, ...]:
@@ -96,7 +98,8 @@ class _Tried:
         )
         twice = Check("measured twice it is the same", self.check_twice, (measured,))
         words = Check("the words of its page are well formed", self.check_words, (loads,))
-        written = Check("its ledger and its page can be written", self.check_written, (measured,))
+        write = partial(self.check_written, (explored, words))
+        written = Check("its ledger and its page can be written", write, (measured,))
         of_folder = () if self.given else (has_claims, covers, claims, defines, functions)
         rest = (loads, needs, specs, explored, measured, twice, words, written)
         return (*of_folder, *rest)
@@ -117,8 +120,6 @@ class _Tried:
         """The study's folder, as Python names it."""
         if not is_path(self.asked):
             place = STUDIES.place(self.asked)
-            if place is None:
-                find_study(self.asked)  # says which there are
             assert place is not None
             return place.package
         plugin: Plugin = load_path(without_name(self.asked))
@@ -284,8 +285,15 @@ class _Tried:
             require(claim in known, f"figures.toml draws {claim!r}, which is no claim of it")
         return ", ".join(files)
 
-    def check_written(self) -> None:
-        """Whether what was measured becomes a ledger and a page."""
+    def check_written(self, rests_on: tuple[Check, ...]) -> None:
+        """Whether what was measured becomes a ledger and a page.
+
+        Args:
+            rests_on: checks that must not have failed.
+        """
+        for check in rests_on:
+            if check.look()[0].outcome == "failed":
+                raise NotApplicable(f"{check.name!r} did not pass")
         with tempfile.TemporaryDirectory(prefix="mnemoscope-") as folder:
             store = Store(Path(folder) / "store")
             write_ledger(
