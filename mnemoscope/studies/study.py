@@ -146,7 +146,7 @@ def load_tests(package: str) -> tuple[ClaimTest, ...]:
 
 def _tests_of(claims: Mapping[str, Any], study: str) -> tuple[ClaimTest, ...]:
     """The tests of claims that are given with the functions that measure them."""
-    measures: dict[str, Callable[[Evidence], Measurement]] = {}
+    measures: dict[str, Any] = {}
     tables: dict[str, Any] = {}
     for name, fields in claims.items():
         if name == "readings" or not isinstance(fields, Mapping):
