@@ -61,7 +61,7 @@ def run_study(
             until_decided=until_decided,
             watcher=watcher,
         )
-    from mnemoscope.report.progress import Live
+    from mnemoscope.report.study_progress import Live
 
     with Live(_console(), f"{chosen.name} ({scale})") as live:
         return run_study(

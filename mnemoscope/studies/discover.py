@@ -119,7 +119,7 @@ class Studies(Mapping[str, "Study"]):
                 if there is not None and not _is_same(there, place):
                     both = f"{_where(there)} and {_where(place)}"
                     raise UserError(f"two studies are called {name!r}: {both}; allowed: one")
-                found[name] = place
+                found.setdefault(name, place)
         return found
 
     def place(self, name: str) -> Place | None:
@@ -205,7 +205,7 @@ def _inside(asked: str, name: str) -> str:
 def _is_same(one: Place, other: Place) -> bool:
     """Whether two places hold one study."""
     if one.package and other.package:
-        return one.package == other.package
+        return path_of(one.package) == path_of(other.package)
     return one.study is not None and one.study == other.study
 
 
