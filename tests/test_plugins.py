@@ -80,6 +80,13 @@ def test_a_kind_with_a_slash_is_for_the_package_to_define(tmp_path, site):
     assert by_path.__name__ == "shared.task"
 
 
+def test_what_python_imports_under_a_name_of_its_own_keeps_it(tmp_path, monkeypatch):
+    (tmp_path / "imported_before.py").write_text(TASK.replace("KIND", "imported-before"))
+    monkeypatch.syspath_prepend(tmp_path)
+    module = import_module("imported_before")
+    assert load_path(str(tmp_path / "imported_before.py")).module is module
+
+
 def test_two_folders_of_one_name_do_not_meet(tmp_path):
     one = write_study(tmp_path / "one" / "echo", "echo-one")
     other = write_study(tmp_path / "other" / "echo", "echo-other")
