@@ -165,6 +165,7 @@ def test_a_file_may_define_studies(tmp_path):
         ("a.py", "def f(:\n", r"SyntaxError: .* \(a.py, line 1\)"),
         ("a.py", "x = 1\ny = 1 / 0\n", r"ZeroDivisionError: .* \(a.py, line 2\)"),
         ("a.py", "import beside\n", r"line 1\); a file beside it is imported with a dot: from .be"),
+        ("a.py", "import mnemoscope as ms\nms.Tusk\n", r"AttributeError: .* \(a.py, line 2\)"),
         ("a.txt", "", "a file of Python is needed, such as my_tasks.py, got 'a.txt'"),
     ],
 )

@@ -399,8 +399,11 @@ def _describe(error: Exception) -> str:
         place = f"{Path(error.filename).name}, line {error.lineno}"
         return f"{type(error).__name__}: {error.msg} ({place})"
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [each for each in frames if not each.filename.startswith("<")]
-    if theirs and theirs[-1].filename != __file__:
+    ours = str(Path(__file__).parents[1])
+    theirs = [each for each in frames if not each.filename.startswith(("<", ours))]
+    # what an installed library raises says less than the line of theirs that asked for it
+    theirs = [each for each in theirs if "site-packages" not in each.filename] or theirs
+    if theirs:
         said += f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})"
         beside = Path(theirs[-1].filename).parent / f"{getattr(error, 'name', None)}.py"
         if isinstance(error, ModuleNotFoundError) and beside.is_file():
