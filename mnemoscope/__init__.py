@@ -18,6 +18,8 @@ _MODULE_OF = {
     "SGD": "mnemoscope.training.optimizers",
     "Adam": "mnemoscope.training.optimizers",
     "Bigrams": "mnemoscope.tasks",
+    "Claim": "mnemoscope.verdicts.claim",
+    "Condition": "mnemoscope.studies.study",
     "CrossEntropy": "mnemoscope.training.loss",
     "Cycle": "mnemoscope.tasks",
     "Edit": "mnemoscope.models",
@@ -29,7 +31,9 @@ _MODULE_OF = {
     "Init": "mnemoscope.models",
     "LabelSmoothing": "mnemoscope.training.loss",
     "Layer": "mnemoscope.models",
+    "Ledger": "mnemoscope.verdicts.ledger",
     "Loss": "mnemoscope.training.loss",
+    "Measurement": "mnemoscope.studies.measurement",
     "Model": "mnemoscope.models",
     "ModelConfig": "mnemoscope.models",
     "Optimizer": "mnemoscope.training.optimizers",
@@ -39,6 +43,7 @@ _MODULE_OF = {
     "Spec": "mnemoscope.training.spec",
     "Stack": "mnemoscope.models",
     "Store": "mnemoscope.store",
+    "Study": "mnemoscope.studies.study",
     "Task": "mnemoscope.tasks",
     "Transformer": "mnemoscope.models",
     "UserError": "mnemoscope.core.errors",
@@ -54,6 +59,7 @@ _MODULE_OF = {
     "patch_sites": "mnemoscope.models",
     "read_corpus": "mnemoscope.tasks",
     "replace_site": "mnemoscope.models",
+    "run_study": "mnemoscope.report.watched",
 }
 # what 0.1 called some of them
 _RENAMED = {"patch": "patch_site", "replace": "replace_site"}

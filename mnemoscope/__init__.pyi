@@ -20,7 +20,11 @@ from mnemoscope.models import knock_out_mlp as knock_out_mlp
 from mnemoscope.models import patch_site as patch_site
 from mnemoscope.models import patch_sites as patch_sites
 from mnemoscope.models import replace_site as replace_site
+from mnemoscope.report.watched import run_study as run_study
 from mnemoscope.store import Store as Store
+from mnemoscope.studies.measurement import Measurement as Measurement
+from mnemoscope.studies.study import Condition as Condition
+from mnemoscope.studies.study import Study as Study
 from mnemoscope.tasks import Bigrams as Bigrams
 from mnemoscope.tasks import Cycle as Cycle
 from mnemoscope.tasks import Example as Example
@@ -39,5 +43,7 @@ from mnemoscope.training.optimizers import Optimizer as Optimizer
 from mnemoscope.training.run import Run as Run
 from mnemoscope.training.schedules import Schedule as Schedule
 from mnemoscope.training.spec import Spec as Spec
+from mnemoscope.verdicts.claim import Claim as Claim
+from mnemoscope.verdicts.ledger import Ledger as Ledger
 
 __version__: str

@@ -7,11 +7,13 @@ import numpy as np
 from planted import PlantedEvidence, entry_of, evidence_of, planted
 
 from mnemoscope.probes.threshold_steps import above_chance
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.birth.conditions import build_conditions
 from mnemoscope.studies.library.birth.curves import EARLY, EARLY_AMONG_ALL, LATE
-from mnemoscope.studies.library.birth.study import STUDY
 from mnemoscope.training.spec import Spec
 from mnemoscope.verdicts.ledger import Entry
+
+STUDY = find_study("birth")
 
 N = 40  # seeds, enough for the rule to decide a share
 STEPS = 100

@@ -390,11 +390,8 @@ def ledger_door(given: tuple[str, str], room: Path) -> bool:
     (folder / "ledger/quick" / name).write_bytes(text.encode(errors="surrogatepass"))
     study = name.split(".")[0]
     claim = papers()[f"{study}.json"]["claims"][0]["id"]
-    here = {study: STUDIES[study]}
-    with (
-        patch("mnemoscope.report.site.STUDIES", here),
-        patch("mnemoscope.studies.discover.STUDIES", here),
-    ):
+    packages = STUDIES.ours.packages
+    with patch.dict(packages, {study: packages[study]}, clear=True):
         done = [
             asked(*args, "--store", str(folder))
             for args in (

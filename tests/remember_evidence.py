@@ -9,10 +9,12 @@ import numpy as np
 from planted import entry_of, evidence_of, planted, rows_of, silent
 
 from mnemoscope.probes.skills import report_card
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.remember.conditions import build_conditions
 from mnemoscope.studies.library.remember.mastery import elimination_rate
-from mnemoscope.studies.library.remember.study import STUDY
 from mnemoscope.tasks import Permutation
+
+STUDY = find_study("remember")
 
 N = 40  # seeds: enough that all of them show "at least 90%"
 STEPS = 5  # of the study's sequences; the pairs before the last one are one fewer

@@ -27,13 +27,14 @@ from mnemoscope.studies.library.birth.conditions import (
 from mnemoscope.studies.library.birth.curves import EARLY, MEMORIES
 from mnemoscope.studies.library.birth.order import SHOWN
 from mnemoscope.studies.library.birth.sample import answers
-from mnemoscope.studies.library.birth.study import STUDY
 from mnemoscope.studies.measurement import InconclusiveError
 from mnemoscope.studies.scales import FRESH_SEED, SCALES
 from mnemoscope.tasks import Bigrams, Permutation, read_corpus
 from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.spec import Spec
+
+STUDY = find_study("birth")
 
 
 def short(spec: Spec, d: int, length: int) -> Spec:

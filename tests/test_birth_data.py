@@ -5,6 +5,7 @@ import pytest
 from birth_planted import FULL, NEVER, STEPS, N, entry, memories, mixed, ramp, states, value_of
 from planted import entry_of, evidence_of, planted
 
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.birth import data
 from mnemoscope.studies.library.birth.conditions import (
     ALL,
@@ -13,7 +14,8 @@ from mnemoscope.studies.library.birth.conditions import (
     GLOBAL_RANDOM,
     GLOBAL_RARE,
 )
-from mnemoscope.studies.library.birth.study import STUDY
+
+STUDY = find_study("birth")
 
 # B9 ----------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from birth_planted import FULL, N, entry, flat, mixed, ramp, states, value_of
 from planted import entry_of, evidence_of, planted, rows_of, silent, untrained
 
 from mnemoscope.models import Transformer
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.birth import data, heads, ideas
 from mnemoscope.studies.library.birth.conditions import (
     ALL,
@@ -22,12 +23,13 @@ from mnemoscope.studies.library.birth.conditions import (
     build_conditions,
 )
 from mnemoscope.studies.library.birth.sample import answers
-from mnemoscope.studies.library.birth.study import STUDY
 from mnemoscope.studies.study import Condition
 from mnemoscope.tasks import Bigrams
 from mnemoscope.theory.induction import induction_weights, simplified_model
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
+
+STUDY = find_study("birth")
 
 WRITTEN, DRAWN, SILENT = 0, 1, 2  # rows of what was measured
 

@@ -13,9 +13,9 @@ from planted import entry_of, evidence_of
 
 from mnemoscope.models import Transformer
 from mnemoscope.probes import weight_memories
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.birth import ideas, lemmas, written
 from mnemoscope.studies.library.birth.conditions import ALL, OUTPUT, build_conditions
-from mnemoscope.studies.library.birth.study import STUDY
 from mnemoscope.studies.study import Condition
 from mnemoscope.tasks import Bigrams
 from mnemoscope.theory.gradients import (
@@ -26,6 +26,8 @@ from mnemoscope.theory.gradients import (
     three_steps,
 )
 from mnemoscope.theory.induction import induction_weights, simplified_model
+
+STUDY = find_study("birth")
 
 QUICK = build_conditions("quick")[ALL].spec
 

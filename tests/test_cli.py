@@ -237,7 +237,9 @@ def test_a_notice_is_one_line():
 import sys, warnings
 from mnemoscope.cli import main
 from mnemoscope.core.errors import Notice
-main.COMMANDS = {"tell": lambda: warnings.warn("seed 3 diverged", Notice), "list": main.list_}
+def tell() -> None:
+    warnings.warn("seed 3 diverged", Notice)
+main.COMMANDS = {"tell": tell, "list": main.list_}
 sys.argv = ["mnemoscope", "tell"]
 main.main()
 """

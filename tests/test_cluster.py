@@ -22,6 +22,7 @@ from crash import ledgers, start
 import mnemoscope
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import trained_by
+from mnemoscope.core.plugins import load_path
 from mnemoscope.execution import cluster
 from mnemoscope.execution.cluster import (
     Attempt,
@@ -32,6 +33,7 @@ from mnemoscope.execution.cluster import (
     check_answer,
     contiguous_blocks,
 )
+from mnemoscope.execution.sent_plugins import _hash, pack_plugins
 from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store, arrays_of
 from mnemoscope.tasks import Permutation
@@ -369,3 +371,48 @@ def test_blocks_keep_every_worker_busy():
     assert block_size(64, 4, 1, False) == 4
     assert block_size(64, 4, 8, False) == 8  # fewer would leave cores idle
     assert block_size(300, 4, 1, True) == 256
+
+
+TASK_FROM_OUTSIDE = """
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+import mnemoscope as ms
+from .turning import BY
+
+
+class Turned(ms.Cycle):
+    kind: Literal["turned-on-a-cluster"] = "turned-on-a-cluster"
+
+    def sample(self, world, *, key):
+        example = super().sample(world, key=key)
+        return example._replace(targets=jnp.roll(example.targets, BY))
+"""
+
+
+def test_a_task_of_somebodys_own_is_trained_by_workers_that_know_it(dask, store, tmp_path):
+    (tmp_path / "turned.py").write_text(TASK_FROM_OUTSIDE)
+    (tmp_path / "turning.py").write_text("BY = 1\n")
+    module = load_path(str(tmp_path / "turned.py")).module
+    spec = SHORT.model_copy(update={"task": module.Turned()})
+    (sent,) = [each for each in pack_plugins() if each.asked.startswith(str(tmp_path))]
+    dask.worker()
+    wanted = {"turned": (spec, range(2))}
+    with pytest.raises(UserError, match="can be used: Spec: unknown kind of task 'turned-on"):
+        Cluster(dask.address, say=lambda _: None).train(store, wanted)
+    # what another machine may have under the same names
+    texts = tuple(text.replace("BY = 1", "BY = 2") for text in sent.texts)
+    other = sent._replace(texts=texts, sha256=_hash(texts))
+    with pytest.raises(UserError, match=r"'turned-on-a-cluster' was of code \w{16} and is of \w"):
+        Cluster(dask.address, say=lambda _: None, sent=(other,)).train(store, wanted)
+    damaged = sent._replace(texts=texts)
+    with pytest.raises(UserError, match="the texts that came are not those that were sent"):
+        Cluster(dask.address, say=lambda _: None, sent=(damaged,)).train(store, wanted)
+    assert store.rows() == []
+    Cluster(dask.address, say=lambda _: None, sent=(sent,)).train(store, wanted)
+    here = fit(spec, range(2))
+    stored = [store.load(row) for row in store.rows()]
+    losses = np.concatenate([run.losses for run in stored])
+    np.testing.assert_array_equal(losses, here.losses)

@@ -16,14 +16,16 @@ from mnemoscope.explorer import describe_run, pack_run
 from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
 from mnemoscope.models.rewrites import token_counts
 from mnemoscope.probes.walk import walk
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.facts import sweep
 from mnemoscope.studies.library.facts.conditions import LINEAR, TASK
-from mnemoscope.studies.library.facts.study import STUDY
 from mnemoscope.tasks import Facts
 from mnemoscope.theory.fact_models import parameter_count, recall_model, write_facts
 from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.spec import Spec
+
+STUDY = find_study("facts")
 
 
 def test_sequences_hold_one_subject_one_relation_noise_and_the_end():

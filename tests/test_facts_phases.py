@@ -11,13 +11,15 @@ from planted import entry_of, evidence_of, planted, silent
 
 from mnemoscope.models import Transformer
 from mnemoscope.report.claim_figures import claim_figures
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.facts import phases
 from mnemoscope.studies.library.facts.conditions import LINEAR, SOFTMAX, TASK
-from mnemoscope.studies.library.facts.study import STUDY
 from mnemoscope.studies.presentation import load_panels
 from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.optimizers import SGD
 from mnemoscope.training.spec import Spec
+
+STUDY = find_study("facts")
 
 SEEDS = 40
 HIGH, MIDDLE, NOTHING = math.log(32), math.log(8), 0.01

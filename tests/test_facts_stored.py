@@ -14,10 +14,12 @@ from planted import entry_of, evidence_of
 
 from mnemoscope.models.rewrites import token_counts
 from mnemoscope.report.claim_figures import claim_figures
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.facts import sweep, trained
-from mnemoscope.studies.library.facts.study import STUDY
 from mnemoscope.studies.presentation import load_panels
 from mnemoscope.tasks import Facts
+
+STUDY = find_study("facts")
 
 
 def judged(claim, scale="full"):

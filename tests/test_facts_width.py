@@ -5,6 +5,7 @@ import pytest
 from planted import entry_of, evidence_of, planted
 
 from mnemoscope.report.claim_figures import claim_figures
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.facts import built
 from mnemoscope.studies.library.facts.conditions import (
     NARROW,
@@ -15,8 +16,9 @@ from mnemoscope.studies.library.facts.conditions import (
     build_conditions,
 )
 from mnemoscope.studies.library.facts.slopes import fit_powers
-from mnemoscope.studies.library.facts.study import STUDY
 from mnemoscope.studies.presentation import load_panels
+
+STUDY = find_study("facts")
 
 
 def judged(claim, scale="full"):

@@ -5,11 +5,13 @@ import pytest
 from hops_runs import CHANCE, FIRST, K1, K2, K4, SECOND, SEEDS, THIRD, evaluated, some
 from planted import entry_of, evidence_of, planted
 
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.hops import accuracy, growth
 from mnemoscope.studies.library.hops.conditions import curriculum
-from mnemoscope.studies.library.hops.study import STUDY
 from mnemoscope.studies.presentation import load_panels
 from mnemoscope.tasks import Hops
+
+STUDY = find_study("hops")
 
 
 def test_exponentials_are_told_from_powers_by_four_points():

@@ -10,14 +10,16 @@ from planted import entry_of, evidence_of, planted, silent
 
 from mnemoscope.models import Transformer
 from mnemoscope.probes.hop_accuracy import ablate_each_layer, read_after
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.hops import built, order
 from mnemoscope.studies.library.hops.conditions import curriculum, only
-from mnemoscope.studies.library.hops.study import STUDY
 from mnemoscope.studies.scales import FRESH_SEED
 from mnemoscope.tasks import Hops
 from mnemoscope.theory.hop_transformer import hop_model, write_hops
 from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.spec import Spec
+
+STUDY = find_study("hops")
 
 # H1 ----------------------------------------------------------------------------------------------
 

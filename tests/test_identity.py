@@ -174,7 +174,7 @@ def test_source_is_compared_by_what_it_does(tmp_path, monkeypatch):
 
     def of(text):
         (tmp_path / "x.py").write_text(text)
-        fingerprint._file_digest.cache_clear()
+        fingerprint._digests.clear()
         return fingerprint.source_fingerprint("x.py")
 
     first = of('"""One."""\ndef f(x):\n    """Two."""\n    return x + 1  # three\n')

@@ -25,6 +25,7 @@ ORDER = (
     "explorer",
     "exchange",
     "report",
+    "testing",
     "cli",
     "__main__",
 )

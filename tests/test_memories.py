@@ -11,13 +11,14 @@ from planted import evidence_of
 from mnemoscope.cli import profiling
 from mnemoscope.core.errors import UserError
 from mnemoscope.report.claim_figures import claim_figures
-from mnemoscope.studies.discover import STUDIES
+from mnemoscope.studies.discover import STUDIES, find_study
 from mnemoscope.studies.library.memories import exponents, taught, written
 from mnemoscope.studies.library.memories.draws import for_draws, seeds_of
-from mnemoscope.studies.library.memories.study import STUDY
 from mnemoscope.studies.presentation import load_panels
 from mnemoscope.theory.associative_memory import check_recall, error_mass, write_pairs, zipf
 from mnemoscope.theory.one_step import cross_entropy
+
+STUDY = find_study("memories")
 
 
 def measured(claim, scale="quick"):

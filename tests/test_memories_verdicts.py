@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from planted import entry_of, evidence_of
 
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.memories import exponents, taught, written
-from mnemoscope.studies.library.memories.study import STUDY
 from mnemoscope.studies.scales import SCALES
 from mnemoscope.theory.associative_memory import zipf
+
+STUDY = find_study("memories")
 
 DRAWS = 40
 

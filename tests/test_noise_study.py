@@ -6,13 +6,15 @@ import pytest
 from planted import entry_of, evidence_of, planted, silent
 
 from mnemoscope.models import Transformer
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.noise import judges, samples
-from mnemoscope.studies.library.noise.study import STUDY
 from mnemoscope.studies.presentation import load_panels
 from mnemoscope.studies.scales import FRESH_SEED, SCALES
 from mnemoscope.tasks import Bigrams, Corpus
 from mnemoscope.theory.induction import induction_weights
 from mnemoscope.training.metrics import metrics_of
+
+STUDY = find_study("noise")
 
 ABC = Corpus(
     name="abc",

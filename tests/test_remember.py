@@ -27,14 +27,16 @@ from remember_evidence import (
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.probes.skills import against_training, report_card
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.remember import elimination, exact
 from mnemoscope.studies.library.remember.conditions import PLAIN, SMALL
 from mnemoscope.studies.library.remember.mastery import elimination_rate
 from mnemoscope.studies.library.remember.recall import asked_again
-from mnemoscope.studies.library.remember.study import STUDY
 from mnemoscope.studies.scales import FRESH_SEED
 from mnemoscope.tasks import Permutation, Split
 from mnemoscope.tasks.permutation import Sequences, permutations
+
+STUDY = find_study("remember")
 
 POST = f"{PLAIN}/post"
 FAST = f"{PLAIN}/lr3e-3"

@@ -71,6 +71,7 @@ LARGE = {
     "FactWorld": lambda: ms.Facts(subjects=500).world(key=KEY),
     "HopWorld": lambda: HOPS.world(key=KEY),
     "Corpus": tiny_shakespeare,
+    "Claim": lambda: find_study("remember").tests[-1].claim,
     "Study": lambda: find_study("birth"),
     "Condition": lambda: next(iter(find_study("birth").conditions("full").values())),
     "Ledger": lambda: Ledger.model_validate_json((RESULTS / "remember.json").read_text()),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from planted import entry_of, evidence_of, planted, rows_of, silent
 
+from mnemoscope.studies.discover import find_study
 from mnemoscope.studies.library.walk import judges, published
 from mnemoscope.studies.library.walk.conditions import (
     ABC,
@@ -15,9 +16,10 @@ from mnemoscope.studies.library.walk.conditions import (
     PRE,
     build_conditions,
 )
-from mnemoscope.studies.library.walk.study import STUDY
 from mnemoscope.studies.scales import SCALES
 from mnemoscope.tasks import Cycle
+
+STUDY = find_study("walk")
 
 
 def test_the_published_statements_are_worked_out():

@@ -33,7 +33,8 @@ def export(
     """Write a run or a study's ledger in a format of other tools.
 
     Args:
-        name: A stored run, by its id or how it starts ('mnemoscope runs' lists them), or a study.
+        name: A stored run, by its id or how it starts ('mnemoscope runs' lists them), or a study by
+            its name or folder.
         target: The file (numpy: FILE.npz) or the folder (all others) to write.
         to: transformer-lens: one model, as model.safetensors and config.json of a
             HookedTransformer. numpy: everything a run holds, or a ledger. csv, parquet: how a run
@@ -44,10 +45,11 @@ def export(
         scale: Of a study's ledger. Nothing: the largest that there is.
         force: Write over what is there.
     """
+    from mnemoscope.core.plugins import is_path
     from mnemoscope.store import Store
-    from mnemoscope.studies.discover import STUDIES
+    from mnemoscope.studies.discover import STUDIES, find_study
 
-    is_study = name in STUDIES
+    is_study = is_path(name) or name in STUDIES
     if snapshot is not None and to != "transformer-lens":
         raise UserError(f"--snapshot goes with --to transformer-lens; --to {to} writes all of them")
     if is_study and seed is not None:
@@ -55,7 +57,7 @@ def export(
     if not is_study and scale is not None:
         raise UserError("--scale goes with a study: " + ", ".join(STUDIES))
     if is_study:
-        _export_study(name, target, to, scale, force, store)
+        _export_study(find_study(name).name, target, to, scale, force, store)
     else:
         opened = Store(store)
         row = _find_run(opened, name)

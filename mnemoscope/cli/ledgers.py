@@ -29,7 +29,7 @@ def ledger(
     """Print what has been found: the ledger of a study, or of all.
 
     Args:
-        study: The study's name, or "all".
+        study: The study's name or folder, or "all".
         scale: quick: your own runs. full: yours, or else the one that comes with Mnemoscope.
         json_: Print the ledger as data (one object for a study, a list for all).
     """
@@ -61,11 +61,12 @@ def show(
     """Show one claim: criterion, value, interval, sentence, and every seed's outcome.
 
     Args:
-        claim: The claim's id ('mnemoscope list' has them).
+        claim: The claim's id ('mnemoscope list' has them); of a study by its folder
+            ./my_study@ID.
         scale: quick or full; without it, every scale that has a verdict.
     """
     from mnemoscope.report.ledger_tables import print_claim
-    from mnemoscope.studies.discover import find_claim
+    from mnemoscope.studies.discover import command_name, find_claim
     from mnemoscope.studies.ledger_files import (
         find_folder,
         read_all_series,
@@ -89,9 +90,10 @@ def show(
         print_claim(make_console(), book, entry, by_seed, advice)
         shown = True
     if not shown:
+        asked = command_name(study.name)
         raise UserError(
             f"no verdict on {name} at the scale {scale or 'quick or full'}; make one with "
-            f"'mnemoscope run {study.name} --claims {name} --scale {scale or 'quick'}'"
+            f"'mnemoscope run {asked} --claims {name} --scale {scale or 'quick'}'"
         )
 
 
@@ -106,7 +108,7 @@ def compare(
     Exit code 1 if verdicts at one scale differ.
 
     Args:
-        study: The study's name, or "all" of which there are two ledgers.
+        study: The study's name or folder, or "all" of which there are two ledgers.
         scale: Of your own ledger. quick is put beside the published full results, whose training
             is longer; full beside the full ones.
         other: A folder with quick/STUDY.json or full/STUDY.json, such as another store's ledger/.
@@ -114,7 +116,7 @@ def compare(
     """
     from mnemoscope.report.compare import count_answers
     from mnemoscope.studies.discover import STUDIES
-    from mnemoscope.studies.ledger_files import find_folder
+    from mnemoscope.studies.ledger_files import file_stem, find_folder
     from mnemoscope.studies.published import published_folder
 
     other_scale = scale if other else "full"
@@ -124,7 +126,7 @@ def compare(
         own_folder = find_folder(store, name, scale)
         if own_folder is None or own_folder == other_folder:
             continue  # the published ledger is not put beside itself
-        if (other_folder / f"{name}.json").is_file():
+        if (other_folder / f"{file_stem(name)}.json").is_file():
             own_folders[name] = own_folder
     if not own_folders:
         raise UserError(
@@ -247,13 +249,14 @@ def figure(
     any, each into a file.
 
     Args:
-        claim: The claim's id ('mnemoscope list' has them).
+        claim: The claim's id ('mnemoscope list' has them); of a study by its folder
+            ./my_study@ID.
         out: The file: .svg, .pdf or .png; further figures go beside it, as NAME-curves.svg.
             Nothing: the claim's id as .svg.
         scale: quick or full; without it full where there is one.
     """
     from mnemoscope.report.claim_figures import write_figure
-    from mnemoscope.studies.discover import find_claim
+    from mnemoscope.studies.discover import command_name, find_claim
     from mnemoscope.studies.ledger_files import read_ledgers
 
     study, name = find_claim(claim)
@@ -267,7 +270,7 @@ def figure(
     if not drawn:
         raise UserError(
             f"nothing to draw for {name} at the scale {at}; make it with "
-            f"'mnemoscope run {study.name} --claims {name} --scale {at}'"
+            f"'mnemoscope run {command_name(study.name)} --claims {name} --scale {at}'"
         )
     first_path = out or Path(f"{name}.svg")
     for i, (kind, each) in enumerate(drawn.items()):

@@ -1,7 +1,8 @@
 """The command line: it parses, calls, and turns every expected failure into one line.
 
-Exit codes: 0 done, 1 `compare` found other verdicts or `verify` one that does not follow, 2
-something asked for cannot be done, 130 interrupted. Finished work is kept in every case.
+Exit codes: 0 done, 1 `compare` found other verdicts, `verify` one that does not follow, or
+`check-study` something out of order, 2 something asked for cannot be done, 130 interrupted.
+Finished work is kept in every case.
 
 Commands import what they need when they are called: `mnemoscope --help` does not wait for JAX.
 """
@@ -14,14 +15,18 @@ from typing import Any
 
 import tyro
 
+from mnemoscope.cli.checking import check_study
 from mnemoscope.cli.exchange import export, import_
 from mnemoscope.cli.ledgers import compare, figure, ledger, show, verify
+from mnemoscope.cli.new import new
+from mnemoscope.cli.options import named_plugins, with_plugins
 from mnemoscope.cli.profiling import profile
 from mnemoscope.cli.stored_runs import check, merge, runs
 from mnemoscope.cli.studies import list_, run
 from mnemoscope.cli.visualize import explore, site
 from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.legacy import OPTION_NAMES
+from mnemoscope.core.plugins import load_chosen, load_installed
 from mnemoscope.studies.discover import STUDIES, claim_ids, load_commands
 
 # without those that studies bring: `main` loads these when one of them is asked for
@@ -41,6 +46,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "merge": merge,
     "export": export,
     "import": import_,
+    "new": new,
+    "check-study": check_study,
 }
 DESCRIPTION = (
     "Grow memory in tiny transformers, look inside while it forms, and put what papers say about "
@@ -67,8 +74,9 @@ def main() -> None:
         _refuse_old_options(sys.argv[1:])
         first = sys.argv[1] if len(sys.argv) > 1 else ""
         is_ours = first in COMMANDS
+        commands = COMMANDS if is_ours else _commands_with(first)
         tyro.extras.subcommand_cli_from_dict(
-            COMMANDS if is_ours else all_commands(),
+            {name: each if each is new else with_plugins(each) for name, each in commands.items()},
             prog="mnemoscope",
             description=DESCRIPTION if is_ours else f"{DESCRIPTION}\n\n{_first_steps()}",
         )
@@ -86,6 +94,17 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
+
+
+def _commands_with(name: str) -> dict[str, Callable[..., None]]:
+    """Every command; where none has this name, those of plugins too."""
+    found = all_commands()
+    if not name or name.startswith("-") or name in found:
+        return found
+    load_chosen(named_plugins(sys.argv[1:]))
+    if name not in all_commands():
+        load_installed()
+    return all_commands()
 
 
 def all_commands() -> dict[str, Callable[..., None]]:

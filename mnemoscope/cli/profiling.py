@@ -25,7 +25,7 @@ def profile(
     """Say where the time of a training step goes: drawing the batch, loss, gradient, optimizer.
 
     Args:
-        study: The study whose training is timed.
+        study: The study whose training is timed, by its name or folder.
         condition: One of the study's conditions. Nothing: its largest at this scale.
         seeds: Seeds trained together. 0: one for each device, or the condition's own number on an
             accelerator.

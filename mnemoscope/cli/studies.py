@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import tyro
 
 from mnemoscope.cli.console import make_console
-from mnemoscope.cli.options import DEFAULT_STORE, StoreDir, TrainedScale, check_seeds
+from mnemoscope.cli.options import (
+    DEFAULT_STORE,
+    StoreDir,
+    TrainedScale,
+    check_seeds,
+    mention_unloaded,
+)
 from mnemoscope.core.errors import UserError
 from mnemoscope.studies.scales import SCALES, Scale
 
@@ -27,13 +33,24 @@ Follow = Literal["tensorboard", "wandb"]
 Keep = Literal["runs", "measures"]
 
 
-def list_(store: StoreDir = DEFAULT_STORE) -> None:
-    """List studies and their claims, with the verdict of each that has been judged."""
-    from mnemoscope.studies.discover import STUDIES
+def list_(
+    study: Annotated[str, tyro.conf.Positional] = "all",
+    /,
+    store: StoreDir = DEFAULT_STORE,
+) -> None:
+    """List studies and their claims, with the verdict of each that has been judged.
+
+    Args:
+        study: The study's name or folder, or "all".
+    """
+    from mnemoscope.studies.discover import STUDIES, find_study
 
     console = make_console()
-    for study in STUDIES.values():
-        console.print(_claims_table(study, store))
+    chosen = STUDIES.values() if study == "all" else [find_study(study)]
+    for each in chosen:
+        console.print(_claims_table(each, store))
+    if study == "all":
+        mention_unloaded(store)
 
 
 def _claims_table(study: "Study", store: Path) -> "Table":
@@ -49,7 +66,7 @@ def _claims_table(study: "Study", store: Path) -> "Table":
         "what is claimed",
         title=f"{study.name}: {study.title}",
         title_justify="left",
-        caption=f"paper: {study.paper}",
+        caption=f"paper: {study.paper}" if study.paper else None,
         caption_justify="left",
     )
     judged = {
@@ -85,7 +102,8 @@ def run(
     interrupted goes on where it stopped.
 
     Args:
-        study: The study's name, or "all".
+        study: The study's name, or "all"; or a folder or a file that has one: ./my_study, or
+            ./my_studies.py@NAME.
         seeds: Seeds for every condition, instead of the study's own numbers (fewer than 35 settle
             nothing about shares, fewer than 8 nothing at all).
         claims: Judge only these, by their ids, separated by commas.
@@ -261,17 +279,29 @@ def _cluster_trainer(
     if address is None:
         return None
     from mnemoscope.execution.cluster import BLOCK_TIMEOUT, Cluster
+    from mnemoscope.execution.sent_plugins import pack_plugins
 
     timeout = BLOCK_TIMEOUT if block_timeout is None else block_timeout
-    return Cluster(address, timeout, live.spread, live.say).train
+    return Cluster(address, timeout, live.spread, live.say, pack_plugins()).train
 
 
 def _report(console: "Console", store: "Store", name: str, ledger: "Ledger", hint: bool) -> None:
     """Write the ledger as Markdown beside its JSON, print it, and say where it is."""
     from mnemoscope.report.ledger_tables import markdown, print_ledger
+    from mnemoscope.studies.ledger_files import file_stem
 
-    store.write_text(f"ledger/{ledger.scale}/{name}.md", markdown(ledger))
+    stem = file_stem(name)
+    store.write_text(f"ledger/{ledger.scale}/{stem}.md", markdown(ledger))
     print_ledger(console, ledger)
-    where = store.folder / "ledger" / ledger.scale / name
-    more = f"; one claim: mnemoscope show {ledger.claims[0].id}" if hint else ""
+    where = store.folder / "ledger" / ledger.scale / stem
+    more = f"; one claim: mnemoscope show {_claim_name(name, ledger)}" if hint else ""
     console.print(f"Written: {where}.json and .md{more}", markup=False)
+
+
+def _claim_name(study: str, ledger: "Ledger") -> str:
+    """What `show` must be given to mean the first claim of a ledger."""
+    from mnemoscope.studies.discover import command_name
+
+    asked = command_name(study)
+    claim = ledger.claims[0].id
+    return claim if asked == study else f"{asked}@{claim}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from mnemoscope.cli.console import make_console, open_in_browser, write_text
-from mnemoscope.cli.options import DEFAULT_STORE, StoreDir
+from mnemoscope.cli.options import DEFAULT_STORE, StoreDir, mention_unloaded
 from mnemoscope.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def site(
     from mnemoscope.store import Store
 
     opened = Store(store)
+    mention_unloaded(store)
     use_all_devices(cache=compile_cache_dir())
     with Working(make_console(stderr=True), "the overview") as working:
         written = write_site(out, opened, working.doing)

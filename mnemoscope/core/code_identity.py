@@ -124,7 +124,7 @@ class _Reader:
             yield f"{array.dtype}{array.shape}{hashlib.sha256(array.tobytes()).hexdigest()}"
         elif isinstance(thing, Strict):
             yield f"{type(thing).__qualname__}{thing.canonical_json()}"
-        elif is_installed(type(thing).__module__):
+        elif not self._is_read(type(thing).__module__):
             # an object of an installed class: what it holds is not ours to read
             text = repr(thing)
             yield type(thing).__qualname__ if " at 0x" in text else text

@@ -8,7 +8,6 @@ Source is compared by what it does: as syntax trees, without comments, docstring
 """
 
 import ast
-import functools
 import hashlib
 import inspect
 import json
@@ -76,12 +75,41 @@ HARMLESS = re.compile(r"--xla_(force_host_platform_device_count|cpu_multi_thread
 # ---- source
 
 
-@functools.cache  # as it was when it was first asked for: later edits are not what runs
+# files as they were when they were first asked for: later edits are not what runs
+_digests: dict[Path, bytes] = {}
+
+
 def _file_digest(file: Path) -> bytes:
-    data = file.read_bytes()
-    if file.suffix == ".py":
-        data = json.dumps(plain_tree(ast.parse(data))).encode()
-    return hashlib.sha256(data).digest()
+    if file not in _digests:
+        data = file.read_bytes()
+        if file.suffix == ".py":
+            data = json.dumps(plain_tree(ast.parse(data))).encode()
+        _digests[file] = hashlib.sha256(data).digest()
+    return _digests[file]
+
+
+def forget_files(folder: Path) -> None:
+    """Read the files of a folder anew: its modules were loaded again.
+
+    Args:
+        folder: where they are.
+    """
+    for file in [each for each in _digests if each.is_relative_to(folder)]:
+        del _digests[file]
+
+
+def files_fingerprint(folder: Path, files: Iterable[Path]) -> str:
+    """The hash of files of a folder, each under its name there.
+
+    Args:
+        folder: to which the names are relative.
+        files: what is hashed.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        name = file.relative_to(folder).as_posix()
+        digest.update(f"{name}\n".encode() + _file_digest(file))
+    return digest.hexdigest()
 
 
 def source_fingerprint(*parts: str) -> str:
@@ -90,11 +118,7 @@ def source_fingerprint(*parts: str) -> str:
     for part in parts:
         files = [PACKAGE / part, *(PACKAGE / part).rglob("*.*")]
         found.update(file for file in files if file.suffix in READ)
-    digest = hashlib.sha256()
-    for file in sorted(found):
-        name = file.relative_to(PACKAGE).as_posix()
-        digest.update(f"{name}\n".encode() + _file_digest(file))
-    return digest.hexdigest()
+    return files_fingerprint(PACKAGE, found)
 
 
 # ---- what trains

@@ -135,6 +135,30 @@ def codes_in(configuration: Strict) -> tuple[str, ...]:
     return tuple(code for code in found if code)
 
 
+def kinds_of(package: str) -> tuple[tuple[str, str], ...]:
+    """The kinds that a package has defined, each with its family.
+
+    Args:
+        package: its name.
+    """
+    return tuple(
+        (family, kind)
+        for family, kinds in _known.items()
+        for kind, there in kinds.items()
+        if inspect.isclass(there) and there.__module__.split(".")[0] == package
+    )
+
+
+def forget_kinds(package: str) -> None:
+    """Forget the kinds that a package has defined: it is refused.
+
+    Args:
+        package: its name.
+    """
+    for family, kind in kinds_of(package):
+        del _known[family][kind]
+
+
 # ---- what a field is given
 
 

@@ -6,8 +6,8 @@ that joins late is given what is left. Whatever comes back is checked, and store
 store, for the seeds that it does not hold yet: so a block is stored once, however often it returns.
 
 A worker answers with safetensors bytes. It is given no work unless it runs the same Mnemoscope on
-the same JAX: a seed trains to the same bits in any block on machines of one type, but not under
-another release.
+the same JAX, and knows every kind from outside by the same code: a seed trains to the same bits in
+any block on machines of one type, but not under another release.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,10 +27,12 @@ from safetensors.numpy import load, save
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TrainedBy, trained_by
+from mnemoscope.core.kinds import codes_in
 from mnemoscope.core.seeds import OUT_OF_MEMORY
 from mnemoscope.execution.blocks import TRIES, Attempt, Block, ClusterProgress, Lacking, block_size
 from mnemoscope.execution.local import contiguous_blocks, select
 from mnemoscope.execution.machine import hardware, use_all_devices, versions
+from mnemoscope.execution.sent_plugins import SentPlugin, load_sent
 from mnemoscope.store import Store, arrays_of, check_arrays, run_of
 from mnemoscope.training.loop import fit
 from mnemoscope.training.metrics import metrics_of
@@ -60,12 +63,23 @@ def _must_agree() -> dict[str, str]:
     return {"numpy": versions()["numpy"]} | {name: str(value) for name, value in ours.items()}
 
 
-def describe_worker() -> dict[str, Any]:
-    """What a worker is. Its Dask threads are the CPU cores that it may train on."""
+def describe_worker(sent: Sequence[SentPlugin], specs: Sequence[str]) -> dict[str, Any]:
+    """What a worker is, once it has loaded what the client has.
+
+    Its Dask threads are the CPU cores that it may train on.
+
+    Args:
+        sent: plugins.
+        specs: what is to be trained, as JSON; a kind that is unknown here, or of another code, is
+            an error.
+    """
     from distributed import get_worker
 
     try:
         use_all_devices(at_most=get_worker().state.nthreads)
+        load_sent(sent, Path(get_worker().local_directory))
+        for spec_json in specs:
+            Spec.model_validate_json(spec_json)
         accelerator = jax.default_backend() != "cpu"
         return {"agree": _must_agree(), "accelerator": accelerator, "devices": jax.device_count()}
     except (
@@ -153,6 +167,7 @@ class Cluster:
         block_timeout: seconds without a step before a block is tried elsewhere as well.
         on_progress: is called with how far it is.
         say: is called with what a person should know.
+        sent: plugins that workers load first.
     """
 
     def __init__(
@@ -161,6 +176,7 @@ class Cluster:
         block_timeout: float = BLOCK_TIMEOUT,
         on_progress: Callable[[ClusterProgress], None] | None = None,
         say: Callable[[str], None] = print,
+        sent: Sequence[SentPlugin] = (),
     ):
         if block_timeout <= 0:
             raise UserError(f"--block-timeout must be more than 0 seconds, got {block_timeout:g}")
@@ -175,6 +191,7 @@ class Cluster:
         self.block_timeout = block_timeout
         self.on_progress = on_progress
         self.say = say
+        self.sent = tuple(sent)
 
     def train(self, store: Store, wanted: Mapping[str, tuple[Spec, int | Sequence[int]]]) -> None:
         """Train every seed that the store lacks, all conditions at once.
@@ -351,7 +368,9 @@ class _Session:
         worker_info: dict[str, Any] = {}
         differs = []
         try:
-            worker_info = await self._ask(worker, describe_worker)
+            from_outside = [each.spec for each in self.lacking if codes_in(each.spec)]
+            specs = [spec.canonical_json() for spec in from_outside]
+            worker_info = await self._ask(worker, describe_worker, self.cluster.sent, specs)
             if "error" in worker_info:
                 raise ValueError(worker_info["error"])
             theirs = worker_info["agree"]
@@ -359,7 +378,7 @@ class _Session:
                 if theirs.get(name) != ours:
                     differs.append(f"it has {name} {theirs.get(name)}, we have {ours}")
         except Exception as error:
-            differs = [_line(error).removeprefix("ValueError: ")]
+            differs = [_line(error).removeprefix("ValueError: ").removeprefix("UserError: ")]
         if differs:
             self.refused[worker] = "; ".join(differs)
             self.cluster.say(f"  worker {worker} is given no work: {self.refused[worker]}")

@@ -4,11 +4,10 @@
 [[prompts]]   each with its name, its tokens, and why it is worth trying
 """
 
-from importlib import resources
 from typing import Any
 
 from mnemoscope.core.strict import Strict
-from mnemoscope.studies.discover import LIBRARY, STUDIES
+from mnemoscope.studies.discover import packages
 from mnemoscope.studies.folder import read_toml
 from mnemoscope.tasks import Task
 
@@ -47,10 +46,10 @@ def list_prompts(task: Task) -> list[dict[str, Any]]:
         task: what a run was trained on.
     """
     found: list[dict[str, Any]] = []
-    for name in STUDIES:
-        package = f"{LIBRARY}.{name}"
-        if resources.files(package).joinpath(FILE).is_file():
-            of_paper = PaperPrompts.model_validate(read_toml(package, FILE))
+    for package in packages().values():
+        tables = read_toml(package, FILE)
+        if tables:
+            of_paper = PaperPrompts.model_validate(tables)
             if of_paper.are_for(task):
                 found += [prompt.model_dump() for prompt in of_paper.prompts]
     return found

@@ -174,7 +174,8 @@ def claim_figures(
         plots = Plots.model_validate_json(text.replace("$", r"\\$"))
 
     def of(kind: str) -> list[Panel]:
-        return [panel for panel in panels if panel.kind == kind]
+        chosen = [panel for panel in panels if panel.kind == kind]
+        return chosen or [Panel.model_validate({"kind": kind, "series": ("*",)})]
 
     if drawing:
         found["seeds"] = drawing()

@@ -33,7 +33,8 @@ def summary(entries: Sequence[Entry]) -> str:
     """How many claims got which verdict, in words; what nobody claimed but us is counted apart."""
     theirs = _counts([entry for entry in entries if not entry.ours])
     ours = _counts([entry for entry in entries if entry.ours])
-    return f"{theirs}; of our own: {ours}" if ours else theirs
+    own = f"of our own: {ours}" if ours else ""
+    return "; ".join(filter(None, (theirs, own)))
 
 
 def _counts(entries: Sequence[Entry]) -> str:

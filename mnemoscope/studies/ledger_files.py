@@ -4,7 +4,8 @@
     ledger/SCALE/STUDY.evidence.json     every number that its verdicts rest on
     ledger/SCALE/STUDY.pictures.json     curves, attention maps and grids, where there are any
 
-The same files, without the folder `ledger`, come with Mnemoscope.
+The same files, without the folder `ledger`, come with Mnemoscope. In the name of a file the study
+`package/study` of an installed package is `package~study`.
 """
 
 import json
@@ -26,6 +27,25 @@ from mnemoscope.verdicts.ledger import Ledger, make_entry
 from mnemoscope.verdicts.record import Record, Series
 
 T = TypeVar("T")
+SLASH = "~"  # stands for the slash of a study's name, which a file's name cannot have
+
+
+def file_stem(study: str) -> str:
+    """What the names of a study's files begin with.
+
+    Args:
+        study: its name.
+    """
+    return study.replace("/", SLASH)
+
+
+def study_of(stem: str) -> str:
+    """The study whose files' names begin with this.
+
+    Args:
+        stem: as `file_stem` gives it.
+    """
+    return stem.replace(SLASH, "/")
 
 
 def ledger_name(study: str, scale: Scale, part: str = "") -> str:
@@ -36,7 +56,7 @@ def ledger_name(study: str, scale: Scale, part: str = "") -> str:
         scale: of the ledger.
         part: what lies beside it; the ledger itself if empty.
     """
-    return f"ledger/{scale}/{study}{f'.{part}' if part else ''}.json"
+    return f"ledger/{scale}/{file_stem(study)}{f'.{part}' if part else ''}.json"
 
 
 # ---- writing, into a store
@@ -161,7 +181,18 @@ def find_folder(store: Path, study: str, scale: Scale) -> Path | None:
         scale: at which it was run.
     """
     places = (store / "ledger" / scale, published_folder() / scale)
-    return next((place for place in places if (place / f"{study}.json").is_file()), None)
+    return next((place for place in places if (place / f"{file_stem(study)}.json").is_file()), None)
+
+
+def judged_studies(store: Path) -> tuple[str, ...]:
+    """The studies of which a store has a ledger, at any scale.
+
+    Args:
+        store: the user's folder.
+    """
+    files = (store / "ledger").glob("*/*.json")
+    names = {study_of(file.stem) for file in files if file.name.count(".") == 1}
+    return tuple(sorted(name.split("@")[0] for name in names))
 
 
 def read_ledger(folder: Path | None, study: str, scale: Scale) -> Ledger | None:
@@ -174,7 +205,7 @@ def read_ledger(folder: Path | None, study: str, scale: Scale) -> Ledger | None:
     """
     if folder is None:
         return None
-    path = folder / f"{study}.json"
+    path = folder / f"{file_stem(study)}.json"
     found = _read(path, Ledger.model_validate_json)
     if (found.study, found.scale) != (study, scale):
         raise UserError(f"{str(path)!r} is the {found.scale} ledger of {short(found.study)}")
@@ -235,7 +266,7 @@ def read_plots(folder: Path | None, study: str) -> dict[str, Plots]:
 
 def _beside(folder: Path | None, study: str, part: str) -> Path | None:
     """A file beside the ledger, if there is one."""
-    path = folder and folder / f"{study}.{part}.json"
+    path = folder and folder / f"{file_stem(study)}.{part}.json"
     return path if path and path.is_file() else None
 
 

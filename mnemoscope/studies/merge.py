@@ -10,7 +10,7 @@ from typing import NamedTuple
 from mnemoscope.core.errors import UserError
 from mnemoscope.store import Store
 from mnemoscope.studies.discover import all_claims
-from mnemoscope.studies.ledger_files import read_plots, read_records, write_ledger
+from mnemoscope.studies.ledger_files import read_plots, read_records, study_of, write_ledger
 from mnemoscope.studies.plot_data import Plots
 from mnemoscope.studies.scales import SCALES, Scale
 from mnemoscope.verdicts.record import Record
@@ -40,7 +40,7 @@ def merge_store(store: Store, other: Store, command: str) -> Merged:
     claims: list[str] = []
     for scale in SCALES:
         for path in sorted((other.folder / "ledger" / scale).glob("*.evidence.json")):
-            study = path.name.removesuffix(".evidence.json")
+            study = study_of(path.name.removesuffix(".evidence.json"))
             taken = _merge_ledger(store, path.parent, study, scale, command)
             claims += [f"{study} {claim} ({scale})" for claim in taken]
     return Merged(n_runs, n_findings, tuple(claims))

@@ -3,13 +3,17 @@
 The question, the task with an example, the setup, and how seeds are drawn.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from mnemoscope.core.errors import UserError, in_one_line
 from mnemoscope.core.strict import Strict
-from mnemoscope.studies.folder import read_toml
+from mnemoscope.studies.folder import LAST, read_toml
+from mnemoscope.studies.scales import LARGEST_FIRST
 from mnemoscope.studies.study import Study
 
 
@@ -19,7 +23,7 @@ class Panel(Strict):
     kind: Literal["seeds", "curves", "grid"] = "seeds"
     # names or patterns of what a judge read off each seed, followed through training, or laid out
     series: tuple[str, ...]
-    axis: str  # what is measured: for a grid, what its color means
+    axis: str = ""  # what is measured: for a grid, what its color means
     title: str = ""  # above the axis
     x: str = "step"  # what curves run along, or what the columns of a grid are
     y: str = ""  # what the rows of a grid are
@@ -47,23 +51,64 @@ class Statement(NamedTuple):
 class StudyPage(Strict):
     """A study in words."""
 
-    order: int  # its place among the studies, lowest first
-    question: str  # what the study asks
-    task: str  # what the models are trained on
+    order: int = LAST  # its place among the studies, lowest first
+    question: str = ""  # what the study asks
+    task: str = ""  # what the models are trained on
     # the tokens of one sequence, each with what is asked there, if anything
-    example: tuple[tuple[str, str], ...]
-    setup: tuple[str, ...]  # how models are trained and read, a line each
-    beyond: tuple[str, ...]  # what goes beyond the paper, a line each
+    example: tuple[tuple[str, str], ...] = ()
+    setup: tuple[str, ...] = ()  # how models are trained and read, a line each
+    beyond: tuple[str, ...] = ()  # what goes beyond the paper, a line each
     # what the paper's authors would object, each with our answer
     objections: tuple[tuple[str, str], ...] = ()
 
 
 def load_page(study: Study) -> StudyPage:
-    """The words of a study's page, from the `page.toml` in its folder."""
-    return StudyPage.model_validate(read_toml(study.package or "", "page.toml"))
+    """The words of a study's page, from the `page.toml` in its folder; none where there is none."""
+    with _said_of(study, "page.toml"):
+        return StudyPage.model_validate(_read(study, "page.toml"))
+
+
+def describe_conditions(study: Study) -> tuple[str, ...]:
+    """What a study trains at its largest scale, a line for each condition.
+
+    Args:
+        study: without words of its own for it.
+    """
+    return tuple(
+        f"{name}: {each.seeds} seeds, {each.spec.steps:,} steps of {each.spec.batch} sequences; "
+        f"{_what_is_stated(each.spec.task)}; {_what_is_stated(each.spec.model)}"
+        for name, each in study.conditions(LARGEST_FIRST[0]).items()
+    )
+
+
+def _what_is_stated(configuration: Strict) -> str:
+    """A configuration in one line, without what is as it is by default."""
+    fields = {
+        name: getattr(configuration, name)
+        for name, field in type(configuration).model_fields.items()
+        if name in configuration.model_fields_set and getattr(configuration, name) != field.default
+    }
+    return in_one_line(type(configuration).__name__, fields)
 
 
 def load_panels(study: Study) -> dict[str, tuple[Panel, ...]]:
-    """How each claim's seeds are drawn, from the `figures.toml` in the study's folder."""
-    by_claim = read_toml(study.package or "", "figures.toml")
-    return {claim: tuple(map(Panel.model_validate, each)) for claim, each in by_claim.items()}
+    """How each claim's seeds are drawn, from the `figures.toml` in the study's folder.
+
+    A claim without panels is drawn on a plain axis.
+    """
+    with _said_of(study, "figures.toml"):
+        by_claim = _read(study, "figures.toml")
+        return {claim: tuple(map(Panel.model_validate, each)) for claim, each in by_claim.items()}
+
+
+def _read(study: Study, file: str) -> dict[str, Any]:
+    return read_toml(study.package, file) if study.package else {}
+
+
+@contextmanager
+def _said_of(study: Study, file: str) -> Iterator[None]:
+    """Say whose file is refused."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{file} of {study.name}: {error}") from None

@@ -10,20 +10,24 @@ what was measured, without measuring or training again.
 import hashlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from mnemoscope.core.code_identity import code_of
-from mnemoscope.core.fingerprint import PACKAGE, source_fingerprint, trained_by
+from mnemoscope.core.fingerprint import (
+    PACKAGE,
+    files_fingerprint,
+    source_fingerprint,
+    trained_by,
+)
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.strict import Strict
 from mnemoscope.execution.local import load_or_train, precompile
 from mnemoscope.execution.machine import hardware, versions
 from mnemoscope.store import Store
 from mnemoscope.studies.evidence import Evidence
-from mnemoscope.studies.folder import PARTS
+from mnemoscope.studies.folder import judging_files, path_of
 from mnemoscope.studies.ledger_files import write_ledger
 from mnemoscope.studies.measurement import InconclusiveError, Measurement, record_parts
 from mnemoscope.studies.plot_data import Plots
@@ -36,7 +40,6 @@ from mnemoscope.verdicts.ledger import Entry, Ledger, make_entry
 from mnemoscope.verdicts.looks import MAX_LOOKS
 from mnemoscope.verdicts.record import Plan, Provenance, Record
 
-LIBRARY = "mnemoscope.studies.library."  # what the name of each study's modules starts with
 # what a finding of any study may depend on; each study adds its own folder
 SHARED = (
     "core/axes.py",
@@ -106,30 +109,16 @@ class _Job(NamedTuple):
 
 
 def judging_fingerprint(study: Study) -> str:
-    """The hash of every file of the package that can change a finding of this study.
+    """The hash of every file that can change a finding of this study.
 
-    Programs count, and the data that they read; criteria do not, for they change no measurement.
+    Those of the package on which any study rests, and all of the study's own folder: programs, and
+    the data that they read. Criteria do not count, for they change no measurement.
     """
-    modules = [_module_of(test.measure) for test in study.tests]
-    folders = {name.split(".")[3] for name in modules if name.startswith(LIBRARY)}
-    own = [part for folder in sorted(folders) for part in _judging_files(folder)]
-    return source_fingerprint(*SHARED, *own)
-
-
-def _judging_files(folder: str) -> list[str]:
-    """What a study's folder has but for how it is shown, asked for and judged."""
-    place = f"studies/library/{folder}"
-    left_out = {*PARTS, "claims", "page", "figures"}
-    return [
-        f"{place}/{file.name}" for file in (PACKAGE / place).iterdir() if file.stem not in left_out
-    ]
-
-
-def _module_of(measure: Callable[..., Any]) -> str:
-    """The module that defines a function, or the function inside it where arguments are bound."""
-    while isinstance(measure, partial):
-        measure = measure.func
-    return measure.__module__ or ""
+    shared = source_fingerprint(*SHARED)
+    if study.package is None:
+        return shared
+    folder = path_of(study.package)
+    return f"{shared} {files_fingerprint(folder, judging_files(folder))}"
 
 
 def finding_key(

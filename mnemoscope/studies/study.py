@@ -1,14 +1,15 @@
 """A study: claims of one paper, the models that are trained for them, and what measures each."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, replace
 from fnmatch import fnmatchcase
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.core.errors import UserError, short, unknown
-from mnemoscope.studies.folder import read_toml
+from mnemoscope.core.plugins import import_within, one_line
+from mnemoscope.studies.folder import CLAIMS, read_toml
 from mnemoscope.studies.measurement import Measurement
 from mnemoscope.studies.scales import Scale
 from mnemoscope.training.spec import Spec
@@ -63,21 +64,26 @@ class ClaimTest:
 
 @dataclass(frozen=True, repr=False)
 class Study:
-    """One paper put to the test."""
+    """One paper put to the test.
 
-    name: str
-    """As the command line has it."""
+    In a folder, `study.py` says the title and what is trained; name and claims are the folder's.
+    """
+
     title: str
     """A question."""
-    paper: str
-    """Its title and authors."""
     conditions: Callable[[Scale], dict[str, Condition]]
     """What is trained at a scale, by name."""
-    tests: tuple[ClaimTest, ...]
-    """One for each claim."""
+    paper: str = ""
+    """Its title and authors."""
+    name: str = ""
+    """As the command line has it; in a folder the folder's name."""
+    claims: InitVar[Mapping[str, Any] | None] = None
+    """The claims as `claims.toml` would have them, where no such file is beside the study; the
+    function that measures each stands there itself."""
+    tests: tuple[ClaimTest, ...] = ()
+    """One for each claim; in a folder those of `claims.toml`."""
     package: str | None = None
-    """The folder that has the files of this study (`mnemoscope.studies.library`), as Python names
-    it."""
+    """The folder that has the files of this study, as Python names it."""
     explore: tuple[str, ...] = ()
     """Conditions whose quick runs the site's explorer carries."""
     on_text: Callable[[Scale, "Corpus"], dict[str, Condition]] | None = None
@@ -86,6 +92,10 @@ class Study:
     """The same study of a language model of the user's."""
     fingerprint: Callable[[], str] = str
     """What its findings rest on besides conditions and code; nothing by default."""
+
+    def __post_init__(self, claims: Mapping[str, Any] | None) -> None:
+        if claims is not None:
+            object.__setattr__(self, "tests", _tests_of(claims, self.name or self.title))
 
     def __repr__(self) -> str:
         return f"<Study {self.name}: {short(self.title)}, {len(self.tests)} claims>"
@@ -99,7 +109,27 @@ class Study:
         return tuple(test for test in self.tests if not ids or test.claim.id in ids)
 
 
-def load_tests(package: str | None) -> tuple[ClaimTest, ...]:
+def load_study(package: str, name: str) -> Study:
+    """The study of a folder.
+
+    Args:
+        package: the folder, as Python names it.
+        name: what the study is called.
+    """
+    with one_line(f"the study {name!r}"):
+        module = import_within(package, "study")
+    study: object = getattr(module, "STUDY", None)
+    if not isinstance(study, Study):
+        raise UserError(f"study.py of {name!r} defines no study; needed: STUDY = ms.Study(..)")
+    if study.name not in ("", name):
+        raise UserError(
+            f"study.py of {name!r} calls its study {study.name!r}; allowed: {name!r}, or no name"
+        )
+    tests = study.tests or load_tests(package)
+    return replace(study, name=name, package=package, tests=tests)
+
+
+def load_tests(package: str) -> tuple[ClaimTest, ...]:
     """The claims of a study with what measures each, from the `claims.toml` in its folder.
 
     There a claim names its function, `measure = "heads.measure_division"` for the function of that
@@ -108,23 +138,41 @@ def load_tests(package: str | None) -> tuple[ClaimTest, ...]:
     Args:
         package: the study's folder as Python names it; `__package__` inside the study.
     """
-    assert package is not None
-    tables = read_toml(package, "claims.toml")
-    claims = read_claims(tables, package.rsplit(".", 1)[-1])
+    claims = read_claims(read_toml(package, CLAIMS), package.rsplit(".", 1)[-1])
     return tuple(
-        ClaimTest(claim, claim.needs, _find_function(package, claim)) for claim in claims.values()
+        ClaimTest(claim, claim.needs, find_function(package, claim)) for claim in claims.values()
     )
 
 
-def _find_function(package: str, claim: Claim) -> "Callable[[Evidence], Measurement]":
-    """The function that a claim names."""
+def _tests_of(claims: Mapping[str, Any], study: str) -> tuple[ClaimTest, ...]:
+    """The tests of claims that are given with the functions that measure them."""
+    measures: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
+    for name, fields in claims.items():
+        if name == "readings" or not isinstance(fields, Mapping):
+            tables[name] = fields
+            continue
+        measure = fields.get("measure")
+        if not callable(measure):
+            raise UserError(f"{name} of {study}: measure must be a function, got {short(measure)}")
+        measures[name] = measure
+        tables[name] = {**fields, "measure": getattr(measure, "__name__", "measure")}
+    found = read_claims(tables, study)
+    return tuple(ClaimTest(each, each.needs, measures[name]) for name, each in found.items())
+
+
+def find_function(package: str, claim: Claim) -> "Callable[[Evidence], Measurement]":
+    """The function that a claim names.
+
+    Args:
+        package: the study's folder, as Python names it.
+        claim: names it as "file.function".
+    """
     module_name, _, name = claim.measure.partition(".")
-    try:
-        module: Any = import_module(f"{package}.{module_name}")
-    except ModuleNotFoundError as error:
-        if error.name != f"{package}.{module_name}":
-            raise
-        module = None
+    module: Any = None
+    if module_name and find_spec(f"{package}.{module_name}") is not None:
+        with one_line(f"{module_name}.py of {package.rpartition('.')[2]}"):
+            module = import_within(package, module_name)
     found: Callable[[Evidence], Measurement] | None = getattr(module, name, None)
     if not callable(found):
         raise UserError(

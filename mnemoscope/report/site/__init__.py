@@ -6,7 +6,7 @@ for filtering, sorting and the explorer.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,27 +17,35 @@ from mnemoscope.report.requested_files import writing
 from mnemoscope.report.site.extra import ExtraPage, load_extra_pages, load_statements
 from mnemoscope.report.site.rows import claim_row, rows_with_figures
 from mnemoscope.store import Store
-from mnemoscope.studies.discover import STUDIES
-from mnemoscope.studies.ledger_files import read_ledgers
-from mnemoscope.studies.presentation import load_page
+from mnemoscope.studies.discover import STUDIES, command_name
+from mnemoscope.studies.ledger_files import file_stem, read_ledgers
+from mnemoscope.studies.presentation import describe_conditions, load_page
 from mnemoscope.studies.scales import ABOUT, LARGEST_FIRST
+from mnemoscope.studies.study import Study
 from mnemoscope.training.run import Run
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: None) -> list[Path]:
+def write_site(
+    out: Path,
+    store: Store,
+    tell: Callable[[str], None] = lambda _: None,
+    studies: Mapping[str, Study] | None = None,
+) -> list[Path]:
     """Write every page into a folder and say which.
 
     Args:
         out: The folder.
         store: Whose ledgers and runs are shown, besides the published ledgers.
         tell: Hears what is being written.
+        studies: Those that have pages, by name; all if None.
     """
-    ledgers = {name: read_ledgers(store.folder, name) for name in STUDIES}
-    featured = {name: featured_runs(study, store) for name, study in STUDIES.items()}
-    extra = _make_extra_pages(featured, tell)
+    studies = dict(STUDIES if studies is None else studies)
+    ledgers = {name: read_ledgers(store.folder, name) for name in studies}
+    featured = {name: featured_runs(study, store) for name, study in studies.items()}
+    extra = _make_extra_pages(studies, featured, tell)
     explored = describe_featured(featured)
     counts = {
         name: {scale: Counter(e.verdict for e in each.claims) for scale, each in found.items()}
@@ -46,7 +54,7 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
     common = {
         "explorer": bool(explored),
         "extra": list(extra),
-        "studies": STUDIES,
+        "studies": studies,
         "scales": LARGEST_FIRST,
         "about": ABOUT,
         "verdicts": list(VERDICTS),
@@ -64,23 +72,29 @@ def write_site(out: Path, store: Store, tell: Callable[[str], None] = lambda _: 
 
     rows = [
         claim_row(study, test.claim, ledgers[name])
-        for name, study in STUDIES.items()
+        for name, study in studies.items()
         for test in study.tests
     ]
+    ids = Counter(row["claim"].id for row in rows)
+    for row in rows:  # two studies may call a claim the same
+        claim = row["claim"].id
+        row["anchor"] = claim if ids[claim] == 1 else f"{file_stem(row['study'])}-{claim}"
     overview = templates.get_template("index.html")
     write("index.html", overview.render(rows=rows, counts=counts, **common))
-    for name, study in STUDIES.items():
+    for name, study in studies.items():
         tell(f"the page of {name}")
+        words = load_page(study)
         page = templates.get_template("study.html").render(
             study=study,
-            words=load_page(study),
+            words=words,
+            setup=words.setup or describe_conditions(study),
             rows=rows_with_figures(study, store.folder, ledgers[name]),
             ledgers=ledgers[name],
             counts=counts[name],
             statements=load_statements(study),
             **common,
         )
-        write(f"{name}.html", page)
+        write(f"{file_stem(name)}.html", page)
     for each, text in extra.items():
         write(each.file, text)
     if explored:
@@ -94,21 +108,26 @@ def _load_templates() -> "Environment":
     """The pages with their gaps."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("mnemoscope.report", "site"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["file_stem"] = file_stem
+    environment.filters["command_name"] = command_name
+    return environment
 
 
 def _make_extra_pages(
-    featured: dict[str, dict[str, Run]], tell: Callable[[str], None]
+    studies: Mapping[str, Study],
+    featured: dict[str, dict[str, Run]],
+    tell: Callable[[str], None],
 ) -> dict[ExtraPage, str]:
     """The studies' own pages, those that have something to show."""
     made = {}
-    for name, study in STUDIES.items():
+    for name, study in studies.items():
         for page in load_extra_pages(study):
             tell(page.title)
             text = page.make(featured[name])

@@ -1,16 +1,13 @@
 """The facts study: what it claims, and what it trains."""
 
 from mnemoscope.studies.library.facts.conditions import build_conditions
-from mnemoscope.studies.study import Study, load_tests
+from mnemoscope.studies.study import Study
 
 STUDY = Study(
-    name="facts",
-    package=__package__,
     title="How are facts recalled, and why does a model make them up?",
     paper=(
         "Understanding Factual Recall in Transformers via Associative Memories "
         "(Nichani, Lee, Bietti)"
     ),
     conditions=build_conditions,
-    tests=load_tests(__package__),
 )

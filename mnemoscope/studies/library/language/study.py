@@ -9,7 +9,7 @@ from mnemoscope.studies.library.language.subject import Subject
 from mnemoscope.studies.measurement import Measurement
 from mnemoscope.studies.study import ClaimTest, Study, load_tests
 
-TESTS = load_tests(__package__)
+TESTS = load_tests(__name__.rpartition(".")[0])
 
 
 def _of_subject(test: ClaimTest, subject: Subject) -> ClaimTest:

@@ -1,15 +1,12 @@
 """The memories study: what it claims. It trains no transformer."""
 
-from mnemoscope.studies.study import Study, load_tests
+from mnemoscope.studies.study import Study
 
 STUDY = Study(
-    name="memories",
-    package=__package__,
     title="What can weights store?",
     paper=(
         "Scaling Laws for Associative Memories (Cabannes, Dohmatob, Bietti) "
         "and the slides on memory in transformers"
     ),
     conditions=lambda scale: {},
-    tests=load_tests(__package__),
 )

@@ -1,0 +1,90 @@
+"""The command `new`: writes files that work at once, to be changed into what is wanted."""
+
+import re
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Literal, NamedTuple
+
+import tyro
+
+from mnemoscope.core.errors import UserError
+
+
+class Template(NamedTuple):
+    """Files that are written together."""
+
+    files: Mapping[str, str]
+    """By the path that is written, the file in `cli/templates`; NAME stands for the name."""
+    then: str
+    """What to do next."""
+
+
+TEMPLATES: Mapping[str, Template] = MappingProxyType(
+    {
+        "study": Template(
+            {
+                "NAME/claims.toml": "study/claims.toml.txt",
+                "NAME/study.py": "study/study.py.txt",
+                "NAME/page.toml": "study/page.toml.txt",
+                "NAME/test_NAME.py": "study/test_study.py.txt",
+            },
+            "mnemoscope run ./NAME (about a minute); mnemoscope check-study ./NAME",
+        ),
+    }
+)
+What = Literal["study"]
+
+
+def new(
+    what: Annotated[What, tyro.conf.Positional],
+    name: Annotated[str, tyro.conf.Positional],
+    /,
+    folder: Path = Path(),
+) -> None:
+    """Write files that work at once, with comments that say how to go on.
+
+    Args:
+        what: study: a folder with a claim, what is trained for it, what measures it, and a test.
+        name: What it is called: lower case, digits and _, such as my_study.
+        folder: Where it is written. Nothing: here.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise UserError(f"a name is lower case, digits and _, such as my_{what}, got {name!r}")
+    template = TEMPLATES[what]
+    paths = {folder / path.replace("NAME", name): file for path, file in template.files.items()}
+    # a folder that is there may hold somebody's work
+    tops = {folder / path.replace("NAME", name).split("/")[0] for path in template.files}
+    for path in sorted(tops):
+        if path.exists():
+            raise UserError(f"{str(path)!r} is there already; choose another name or --folder")
+    for path, file in paths.items():
+        _write(path, fill(_read(file), name))
+        print(f"Written: {path}")
+    print(f"Next: {fill(template.then, name)}")
+
+
+def fill(text: str, name: str) -> str:
+    """A template with the name put in: NAME as Python has it, Name as a class has it, a-name as a
+    kind has it.
+
+    Args:
+        text: the template.
+        name: such as my_study.
+    """
+    words = name.split("_")
+    forms = {"NAME": name, "Name": "".join(map(str.capitalize, words)), "a-name": "-".join(words)}
+    return re.sub("NAME|Name(?![a-z])|a-name", lambda found: forms[found[0]], text)
+
+
+def _read(file: str) -> str:
+    return resources.files("mnemoscope.cli").joinpath("templates", file).read_text("utf-8")
+
+
+def _write(path: Path, text: str) -> None:
+    from mnemoscope.report.requested_files import writing
+
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
