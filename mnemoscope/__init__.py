@@ -60,6 +60,7 @@ _MODULE_OF = {
     "read_corpus": "mnemoscope.tasks",
     "replace_site": "mnemoscope.models",
     "run_study": "mnemoscope.report.watched",
+    "testing": "mnemoscope",
 }
 # what 0.1 called some of them
 _RENAMED = {"patch": "patch_site", "replace": "replace_site"}
@@ -69,7 +70,10 @@ __all__ = list(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll] (it re
 
 def __getattr__(name: str) -> Any:
     if name in _MODULE_OF:
-        return getattr(import_module(_MODULE_OF[name]), name)
+        home = _MODULE_OF[name]
+        if home == __name__:  # a package of ours is a public name itself
+            return import_module(f"{home}.{name}")
+        return getattr(import_module(home), name)
     allowed = ", ".join(_MODULE_OF)
     meant = f" (did you mean {_RENAMED[name]!r}?)" if name in _RENAMED else ""
     raise AttributeError(f"module 'mnemoscope' has no attribute {name!r}{meant}; it has: {allowed}")

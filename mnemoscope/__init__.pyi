@@ -1,5 +1,6 @@
 """What type checkers see of the public names; `__init__.py` loads them when first used."""
 
+from mnemoscope import testing as testing
 from mnemoscope.core.errors import UserError as UserError
 from mnemoscope.exchange.model_files import load_model as load_model
 from mnemoscope.models import Edit as Edit
