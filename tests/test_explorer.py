@@ -144,7 +144,7 @@ def test_answers_and_oracles_are_the_exact_ones(tab, pieces):
         numbers["probabilities"], jax.nn.softmax(model(jnp.array(prompt))), atol=1e-5
     )
     everything = np.asarray(task.posterior(jnp.array(prompt)))
-    trained = np.asarray(task.posterior(jnp.array(prompt), run.world(0).train))
+    trained = np.asarray(task.posterior(jnp.array(prompt), run.world(0)))
     for step, exact in enumerate(numbers["exact"]):
         assert exact["position"] == 2 * step
         np.testing.assert_allclose(exact["all mappings"], everything[step], atol=1e-6)

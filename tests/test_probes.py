@@ -82,7 +82,7 @@ def test_an_eliminator_that_cannot_recall_falls_into_the_trap(split):
 
 def test_a_reader_of_the_training_mappings_is_recognized(split):
     def by_training(row):
-        return jnp.nan_to_num(TASK.posterior(row, split.train), nan=1 / 5)
+        return jnp.nan_to_num(TASK.posterior(row, split), nan=1 / 5)
 
     found = jax.jit(lambda split: skills.against_training(TASK, Reader(by_training), split))(split)
     np.testing.assert_allclose(found["mae_training"][:3], 0, atol=1e-5)

@@ -43,7 +43,7 @@ def test_posterior_is_what_counting_gives(n):
     rows = np.random.default_rng(0).choice(listed, 40, replace=False)
     seen_undefined = False
     routes = [
-        jax.jit(jax.vmap(lambda prompt, m=m: task.posterior(prompt, m)))
+        jax.jit(jax.vmap(lambda prompt, m=m: task.posterior(prompt, mappings=m)))
         for m in (None, permutations(n), split.train)
     ]
     found = [np.asarray(route(jnp.asarray(rows[:, :-1]))) for route in routes]
@@ -69,13 +69,13 @@ def test_loss_floor_is_the_enumerated_entropy(n, repeat, of_training):
     task = Permutation(n_symbols=n, repeat=repeat)
     mappings = split_of(task).train if of_training else permutations(n)
     listed = task.sequences(mappings)
-    exact = jax.jit(jax.vmap(lambda row: task.posterior(row, mappings)))(
+    exact = jax.jit(jax.vmap(lambda row: task.posterior(row, mappings=mappings)))(
         jnp.asarray(listed.tokens[:, :-1])
     )
     given_ = np.take_along_axis(np.asarray(exact), listed.tokens[:, 1::2, None], axis=-1)[..., 0]
     enumerated = (listed.probability[:, None] * -np.log(given_)).sum() / n
     assert enumerated == pytest.approx(math.log(len(mappings)) / n, abs=1e-6)
-    assert task.loss_floor(len(mappings)) == pytest.approx(enumerated, abs=1e-6)
+    assert task.floor_of(len(mappings)) == pytest.approx(enumerated, abs=1e-6)
 
 
 @pytest.mark.parametrize("n", [3, 4])
@@ -91,7 +91,7 @@ def test_loss_floor_of_all_positions_is_the_entropy_of_the_sequences(n, repeat, 
         first[row[0]] += p
     entropies = [-sum(p * math.log(p) for p in each.values()) for each in (whole, first)]
     expected = (entropies[0] - entropies[1]) / (2 * n - 1)
-    assert task.loss_floor(math.factorial(n)) == pytest.approx(expected)
+    assert task.floor_of(math.factorial(n)) == pytest.approx(expected)
 
 
 def test_x_can_come_in_order():

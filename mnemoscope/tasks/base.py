@@ -6,11 +6,15 @@ different worlds train side by side in one compiled loop, and an interval over s
 of the world as well as that of the weights.
 
 To add a task: a subclass of `Task` with a `kind` of its own, in a file anywhere. It needs
-`d_vocab`, `n_ctx` and `sample`; the rest, where there is something to say.
+`d_vocab`, `n_ctx` and `sample`; the rest, where there is something to say. What is exact about a
+task (`posterior`, `loss_floor`, `list_examples`) is None where it is not known, and
+`mnemoscope.testing.check_task` holds what is there against what `sample` draws.
 """
 
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray, Tokens
 from mnemoscope.core.errors import in_one_line
@@ -98,4 +102,43 @@ class Task(Kind):
 
     @abstractmethod
     def sample(self, world: World, *, key: PRNGKeyArray) -> Example:
-        """Draw one training sequence."""
+        """Draw one training sequence.
+
+        Args:
+            world: as `at_step` has it.
+            key: everything random comes from it.
+        """
+
+    # ---- what is exact, where it is known
+
+    def posterior(
+        self, tokens: Tokens, world: World
+    ) -> Float[Array | np.ndarray, "read answer"] | None:
+        """p(target | tokens up to here, world) at each of `loss_positions`: the best answers that
+        anybody can give who knows the task and this world. None: not known.
+
+        A row at which a sequence asks nothing is never read. It may be written in JAX, or in NumPy
+        for the host.
+
+        Args:
+            tokens: what the model reads.
+            world: what the seed hides.
+        """
+        return None
+
+    def loss_floor(self, world: World) -> float | None:
+        """The least mean loss of any predictor that knows this world. None: not known.
+
+        Args:
+            world: what the seed hides.
+        """
+        return None
+
+    def list_examples(self, world: World) -> tuple[Example, Float[Array, "batch"]] | None:
+        """Every example that `sample` can draw, along a batch axis, and the probability of each.
+        None: there are too many.
+
+        Args:
+            world: what the seed hides.
+        """
+        return None

@@ -194,12 +194,15 @@ class Bigrams(Task):
         predictable = (self.roles(inputs, q) >= 2).astype(float)
         return Example(inputs, tokens[1:], predictable)
 
-    def posterior(self, tokens: Int[np.ndarray, "pos"]) -> Float[np.ndarray, "pos vocab"]:
+    def posterior(
+        self, tokens: Int[np.ndarray | Array, "pos"], world: tuple[()] = ()
+    ) -> Float[np.ndarray, "pos vocab"]:
         """p(next | tokens so far) after each token, for a reader that infers triggers and outputs;
         float64, on the host."""
         n = self.d_vocab
         bigrams = self.text.bigrams
         prior = np.full((n, n), 1 / n) if self.outputs == "uniform" else bigrams
+        tokens = np.asarray(tokens)
         if self.noise:
             return self._with_noise(tokens, prior)
         # what was seen after each token, as its likelihood if it is a trigger (a) and if not (b)
@@ -208,7 +211,7 @@ class Bigrams(Task):
         output = np.full(n, -1)  # what followed a token first, or -1
         rows: list[np.ndarray] = []
         last = -1
-        for z in np.asarray(tokens).tolist():
+        for z in tokens.tolist():
             if last >= 0:
                 a[last] *= prior[last, z] if output[last] < 0 else float(output[last] == z)
                 b[last] *= bigrams[last, z]
@@ -231,7 +234,7 @@ class Bigrams(Task):
         belief = prior.copy()
         rows: list[np.ndarray] = []
         last = -1
-        for z in np.asarray(tokens).tolist():
+        for z in tokens.tolist():
             if last in self.fixed_triggers:
                 fits = self.noise * noise[z] + (1 - self.noise) * one_hot[z]
                 with np.errstate(invalid="ignore"):

@@ -61,10 +61,17 @@ class Cycle(Task):
         places = np.arange(self.length + 1)[None]
         return (starts + places) % self.n_symbols
 
-    def posterior(self, tokens: Tokens) -> Float[Array, "step vocab"]:
+    def list_examples(self, world: tuple[()]) -> tuple[Example, Float[Array, "batch"]]:
+        """Every start, each as likely as the others."""
+        tokens = jnp.asarray(self.sequences())
+        weights = jnp.ones((self.n_symbols, self.length))
+        chances = jnp.full(self.n_symbols, 1 / self.n_symbols)
+        return Example(tokens[:, :-1], tokens[:, 1:], weights), chances
+
+    def posterior(self, tokens: Tokens, world: tuple[()] = ()) -> Float[Array, "pos vocab"]:
         """p(next | tokens so far) after each token: certainty on the successor of the last one."""
         return jax.nn.one_hot((tokens + 1) % self.n_symbols, self.n_symbols)
 
-    def loss_floor(self) -> float:
+    def loss_floor(self, world: tuple[()] = ()) -> float:
         """The least mean loss of any predictor: nothing is uncertain."""
         return 0.0

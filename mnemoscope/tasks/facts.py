@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
 
-from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray
+from mnemoscope.core.axes import Array, Float, Int, PRNGKeyArray, Tokens
 from mnemoscope.core.errors import UserError, in_one_line
 from mnemoscope.tasks.base import Example, Task
 
@@ -207,7 +207,20 @@ class Facts(Task):
             tokens = tokens.at[there].set(r + self.subjects)
         return jnp.concatenate([tokens[: self.length - 1], jnp.array([self.query_token])])
 
-    def posterior(
+    def posterior(self, tokens: Tokens, world: FactWorld) -> Float[Array, "1 answer"]:
+        """p(answer | tokens) at the end: certainty on the fact that the sequence asks for."""
+        is_subject = tokens < self.subjects
+        is_relation = ~is_subject & (tokens < self.subjects + self.relations)
+        # each stands there once
+        s = jnp.where(is_subject, tokens, 0).sum()
+        r = jnp.where(is_relation, tokens - self.subjects, 0).sum()
+        return jax.nn.one_hot(world.answer[s, r], self.d_vocab_out)[None]
+
+    def loss_floor(self, world: FactWorld) -> float:
+        """The least mean loss of any predictor: who reads subject and relation is certain."""
+        return self.losses(world)["both"]
+
+    def answer_shares(
         self, world: FactWorld, shown: Shown | Literal["nothing"] = "both"
     ) -> Float[Array, "subject relation answer"]:
         """p(a | what is shown) for each fact, when every subject and every relation is in use."""
@@ -222,7 +235,7 @@ class Facts(Task):
         conditional entropies."""
         found: dict[str, float] = {}
         for shown in (*SHOWN, "nothing"):
-            p = np.asarray(self.posterior(world, shown), float)
+            p = np.asarray(self.answer_shares(world, shown), float)
             p_log_p = p * np.log(np.where(p > 0, p, 1.0))
             found[shown] = float(-p_log_p.sum(axis=-1).mean())
         return found

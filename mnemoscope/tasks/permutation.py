@@ -24,7 +24,7 @@ import itertools
 import math
 from enum import IntEnum
 from functools import lru_cache
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
@@ -237,16 +237,62 @@ class Permutation(Task):
             source=np.tile(np.array(sources), rows),
         )
 
+    @property
+    def is_drawn_anew(self) -> bool:
+        """Whether each sequence is drawn anew and answers alone are asked for, as the posterior
+        has it."""
+        return self.fixed_set == 0 and self.loss == "answers"
+
+    def list_examples(self, world: Split) -> tuple[Example, Float[Array, "batch"]] | None:
+        """Every sequence of the trained mappings; None for too many, or for a fixed set of them."""
+        n_sources = sum(chance > 0 for chance in self.source_probability)
+        count = world.train.shape[0] * len(self.orders) * n_sources
+        if self.fixed_set or count > MAX_SEQUENCES:
+            return None
+        tokens, chances, _ = self.sequences(world.train)
+        weights = np.zeros((len(tokens), self.n_ctx))
+        weights[:, self.loss_positions] = 1.0
+        examples = Example(
+            jnp.asarray(tokens[:, :-1]), jnp.asarray(tokens[:, 1:]), jnp.asarray(weights, float)
+        )
+        return examples, jnp.asarray(chances, float)
+
+    @overload
     def posterior(
-        self, tokens: Tokens, mappings: Int[np.ndarray | Array, "mapping symbol"] | None = None
-    ) -> Float[Array, "step vocab"]:
-        """p(y_k | x_1 y_1 ... x_k) at each x of a prompt, for a uniform prior over `mappings`
-        (None: all V!).
+        self,
+        tokens: Tokens,
+        world: None = None,
+        *,
+        mappings: Int[np.ndarray | Array, "mapping symbol"] | None = None,
+    ) -> Float[Array, "step vocab"]: ...
+
+    @overload
+    def posterior(self, tokens: Tokens, world: Split) -> Float[Array, "step vocab"] | None: ...
+
+    def posterior(
+        self,
+        tokens: Tokens,
+        world: Split | None = None,
+        *,
+        mappings: Int[np.ndarray | Array, "mapping symbol"] | None = None,
+    ) -> Float[Array, "step vocab"] | None:
+        """p(y_k | x_1 y_1 ... x_k) at each x of a prompt, for a uniform prior over `mappings`, or
+        the trained ones of a world (None: all V!).
 
         For all mappings this is a closed form: the shown answer if x_k was shown, else
         1 / (unused values) on each unused value. For a given set it counts the mappings that fit; a
         row that no mapping fits is NaN (0/0).
+
+        Args:
+            tokens: a prompt.
+            world: whose trained mappings are the prior; where they are not all that is trained on
+                (`fixed_set`), or more is asked than they say (`loss`), None is the answer.
+            mappings: the prior, where it is that of no world.
         """
+        if world is not None:
+            if not self.is_drawn_anew:
+                return None
+            mappings = world.train
         x = tokens[0::2] - 1
         y = tokens[1::2] - 1
         steps = x.shape[0]
@@ -294,7 +340,12 @@ class Permutation(Task):
         # one of jax's overloads has no types
         return jnp.einsum("ms,msv->sv", fits, said)  # pyright: ignore[reportUnknownMemberType]
 
-    def loss_floor(self, n_mappings: int) -> float:
+    def loss_floor(self, world: Split) -> float | None:
+        """The least mean loss of any predictor that knows which mappings are trained on; None for
+        a fixed set of sequences."""
+        return None if self.fixed_set else self.floor_of(world.train.shape[0])
+
+    def floor_of(self, n_mappings: int) -> float:
         r"""The least mean loss of any predictor when the mapping is uniform over `n_mappings`
         distinct ones.
 

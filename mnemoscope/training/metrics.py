@@ -137,7 +137,7 @@ def _answers_to_facts(
     said = jax.nn.softmax(logits, axis=-1)
     said = said.reshape(task.subjects, task.relations, NOISE_DRAWS, -1)
     accuracy = (logits.argmax(axis=-1) == answer).mean()
-    by_relation = task.posterior(world, "relation")[:, :, None]
+    by_relation = task.answer_shares(world, "relation")[:, :, None]
     # half the sum of absolute differences: 0 when the subject is ignored and the relation used as
     # well as can be
     distance = jnp.abs(said - by_relation).sum(axis=-1).mean() / 2
