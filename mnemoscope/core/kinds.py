@@ -22,6 +22,7 @@ from pydantic import BeforeValidator, SerializeAsAny, model_serializer
 
 from mnemoscope.core.code_identity import code_of, inner_function, is_installed
 from mnemoscope.core.errors import UserError, short, unknown
+from mnemoscope.core.kind_class import KindMeta, require_kind_class
 from mnemoscope.core.source import remember_file
 from mnemoscope.core.strict import Strict, configurations_in
 
@@ -31,7 +32,7 @@ K = TypeVar("K", bound="Kind")
 _known: dict[str, dict[str, "type[Kind] | str"]] = {}
 
 
-class Kind(Strict):
+class Kind(Strict, metaclass=KindMeta):
     """A configuration that says of which kind it is, for fields that take any kind of a family."""
 
     family: ClassVar[str] = ""
@@ -223,6 +224,8 @@ def _register(cls: type[Kind]) -> None:
             f"{_place(cls)}: the kind {kind!r} is for package {package!r} to define; allowed: a "
             "name without a slash, or one that begins with the package's own"
         )
+    if not is_ours(cls):
+        require_kind_class(cls)
     _known[cls.family][kind] = cls  # a cell that is run again replaces its class
 
 

@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BeforeValidator
 from mnemoscope.core.axes import Array
 from mnemoscope.core.errors import UserError, short
 from mnemoscope.core.kinds import Kind, announce_kinds, any_kind, is_ours
+from mnemoscope.core.users_code import calling
 from mnemoscope.models import HookedModel, Model
 from mnemoscope.tasks import Task, World
 
@@ -57,8 +58,9 @@ class Metric(Kind):
         They are the metric's own, and `metric/name` where it reads several; metrics of this
         package have names of their own.
         """
-        found = self.read(task, model, world)
         kind = self.kind_name()
+        with calling(f"metric {kind!r}"):
+            found = self.read(task, model, world)
         by_name = dict(found) if isinstance(found, Mapping) else {"": found}
         for value in by_name.values():
             if not isinstance(value, jax.Array | np.ndarray | float | int | bool):
