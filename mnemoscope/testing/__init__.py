@@ -9,6 +9,7 @@ from mnemoscope.testing.check_result import (
     run_checks,
 )
 from mnemoscope.testing.study_checks import check_study, list_study_checks
+from mnemoscope.testing.task_checks import check_task, list_task_checks
 
 __all__ = [
     "Check",
@@ -17,6 +18,8 @@ __all__ = [
     "NotApplicable",
     "check_study",
     "list_study_checks",
+    "check_task",
+    "list_task_checks",
     "require",
     "run_checks",
 ]

@@ -1,0 +1,179 @@
+"""What the checks of a task look at: worlds and sequences of it, drawn once and kept."""
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mnemoscope.core.axes import Array, Bool, Float, Int, PRNGKeyArray
+from mnemoscope.models import ModelConfig, early_logits
+from mnemoscope.tasks import Example, Task, World
+from mnemoscope.testing.check_result import NotApplicable, require
+from mnemoscope.training.loop import fit
+from mnemoscope.training.run import Run
+from mnemoscope.training.spec import Spec
+from mnemoscope.training.worlds import seed_keys
+
+TOKENS = 2**17  # of all sequences together
+MOST_SEQUENCES = 4096
+ON_THE_HOST = 256  # sequences of which a posterior that is no JAX is asked
+N_WORLDS = 4
+MODEL = ModelConfig(d_model=8, n_heads=1, d_mlp=0)
+STEPS = 64
+BATCH = 16
+
+
+class Read(NamedTuple):
+    """What the posterior says of sequences, at the positions where something may be asked."""
+
+    p: Float[np.ndarray, "sequence read answer"]
+    """The posterior; rows at which nothing is asked say nothing."""
+
+    targets: Int[np.ndarray, "sequence read"]
+    """What was drawn."""
+
+    weights: Float[np.ndarray, "sequence read"]
+    """How much each counts; 0 where nothing is asked."""
+
+    tokens: Int[np.ndarray, "sequence pos"]
+    """What the model reads."""
+
+    @property
+    def asked(self) -> Bool[np.ndarray, "sequence read"]:
+        """Where something is asked."""
+        return self.weights > 0
+
+
+def draw_again(task: Task, keys: PRNGKeyArray) -> World:
+    """The worlds of some keys, by a program that is traced anew each time."""
+    return jax.jit(jax.vmap(lambda key: task.world(key=key)))(keys)
+
+
+class TaskDraws:
+    """Worlds, sequences, posteriors and a short training of one task, each made when it is first
+    asked for.
+    """
+
+    def __init__(self, task: Task):
+        self.task = task
+
+    @cached_property
+    def world_keys(self) -> PRNGKeyArray:
+        """Those of the first seeds."""
+        return jax.vmap(lambda seed: seed_keys(seed)[0])(jnp.arange(N_WORLDS))
+
+    @cached_property
+    def worlds(self) -> World:
+        """The worlds of the first seeds, along a leading axis."""
+        return draw_again(self.task, self.world_keys)
+
+    def world(self, seed: int = 0) -> World:
+        """One of them."""
+        return jax.tree.map(lambda x: x[seed], self.worlds)
+
+    @property
+    def n_sequences(self) -> int:
+        """How many sequences are drawn."""
+        return min(max(TOKENS // self.task.n_ctx, 64), MOST_SEQUENCES)
+
+    @cached_property
+    def keys(self) -> PRNGKeyArray:
+        """One for each sequence."""
+        return jax.random.split(jax.random.key(1), self.n_sequences)
+
+    @cached_property
+    def draw(self) -> Any:
+        """Compiled: the sequences of a world and of keys."""
+
+        def one(world: World, key: Array) -> Example:
+            at_step = self.task.at_step(world, jnp.zeros((), int))
+            return self.task.sample(at_step, key=key)
+
+        return jax.jit(jax.vmap(one, in_axes=(None, 0)))
+
+    @cached_property
+    def batch(self) -> Example:
+        """Sequences of the first world."""
+        return jax.device_get(self.draw(self.world(), self.keys))
+
+    # ---- the posterior
+
+    def posterior(self, tokens: Int[np.ndarray, "sequence pos"]) -> np.ndarray:
+        """What the posterior says of some sequences: fewer where it is computed on the host."""
+        task = self.task
+        world = self.world()
+        first = task.posterior(jnp.asarray(tokens[0]), world)
+        if first is None:
+            raise NotApplicable("it has no posterior for these fields")
+        shape = (len(task.loss_positions), task.d_vocab_out)
+        require(
+            np.shape(first) == shape,
+            f"it has a row for each of loss_positions and a column for each answer, {shape}; got "
+            f"{np.shape(first)}",
+        )
+        try:
+            return np.asarray(jax.jit(jax.vmap(lambda row: task.posterior(row, world)))(tokens))
+        except jax.errors.JAXTypeError:  # NumPy, for the host
+            return np.stack(
+                [np.asarray(task.posterior(row, world)) for row in tokens[:ON_THE_HOST]]
+            )
+
+    def read(self, batch: Example) -> Read:
+        """The posterior of these sequences."""
+        return self.as_read(self.posterior(np.asarray(batch.tokens)), batch)
+
+    def as_read(self, p: Float[np.ndarray, "sequence read answer"], batch: Example) -> Read:
+        """What somebody says of the first of these sequences, beside what was drawn."""
+        read = list(self.task.loss_positions)
+        n = len(p)
+        return Read(
+            p,
+            np.asarray(batch.targets, np.int64)[:n, read],
+            np.asarray(batch.weights)[:n, read],
+            np.asarray(batch.tokens)[:n],
+        )
+
+    @cached_property
+    def drawn(self) -> Read:
+        """The posterior of what was drawn."""
+        if type(self.task).posterior is Task.posterior:
+            raise NotApplicable("it has no posterior")
+        return self.read(self.batch)
+
+    @cached_property
+    def listed(self) -> tuple[Example, Float[np.ndarray, "sequence"]]:
+        """All sequences that there are, and the probability of each."""
+        found = self.task.list_examples(self.world())
+        if found is None:
+            raise NotApplicable("it does not list its examples")
+        examples, probability = found
+        if len(probability) > MOST_SEQUENCES:
+            raise NotApplicable(f"its {len(probability):,} examples are too many to compare")
+        return jax.device_get(examples), np.asarray(probability, float)
+
+    # ---- a short training
+
+    @cached_property
+    def run(self) -> Run:
+        """A training of a few steps."""
+        return fit(Spec(task=self.task, model=MODEL, steps=STEPS, batch=BATCH), [0])
+
+    @cached_property
+    def trained_probabilities(self) -> Float[np.ndarray, "sequence read answer"]:
+        """What the trained model says of the sequences, where training reads it."""
+        model = self.run.model(self.run.seeds[0])
+        read = np.array(self.task.loss_positions)
+
+        def of_sequence(tokens: Array, layer: Array) -> Array:
+            if self.task.reads_early:
+                last = MODEL.n_layers - 1
+                logits = early_logits(MODEL, model.params, tokens)[jnp.minimum(layer, last)]
+            else:
+                logits = model(tokens)
+            return jax.nn.softmax(logits[read], axis=-1)
+
+        batch = self.batch
+        layers = np.zeros(len(batch.tokens), int) if batch.layer is None else batch.layer
+        return np.asarray(jax.jit(jax.vmap(of_sequence))(batch.tokens, layers))
