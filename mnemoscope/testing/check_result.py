@@ -138,8 +138,8 @@ class Check:
         for other in self.needs:
             row, _ = other.look()
             if row.outcome != "passed":
-                why = "did not pass" if row.outcome == "failed" else "does not apply"
-                return CheckRow(self.name, "does not apply", f"{other.name!r} {why}"), None
+                why = row.why if row.outcome == "does not apply" else f"{other.name!r} failed"
+                return CheckRow(self.name, "does not apply", why), None
         try:
             found = self.run()
         except NotApplicable as reason:

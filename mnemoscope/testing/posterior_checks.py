@@ -184,7 +184,7 @@ def find_floor(draws: TaskDraws) -> float:
     if floor is None:
         raise NotApplicable("it has no loss floor")
     require(math.isfinite(floor) and floor >= 0, f"it must be finite and not negative, got {floor}")
-    return float(floor)
+    return abs(float(floor))  # 0 without a sign
 
 
 def check_floor_of_posterior(draws: TaskDraws) -> str:

@@ -32,13 +32,15 @@ def best_bet(ratios: Mapping[str, Float[np.ndarray, "sequence"]]) -> tuple[str, 
     with np.errstate(divide="ignore"):
         logs = {name: float(np.log10(ratio).sum()) for name, ratio in ratios.items()}
     best = max(logs, key=lambda name: logs[name])
+    if logs[best] == -math.inf:
+        return best, -math.inf
     shares = sum(10.0 ** (log - logs[best]) for log in logs.values())
     return best, logs[best] + math.log10(shares / len(logs))
 
 
 def is_refuted(log10_money: float) -> bool:
     """Whether so much money was won that the distribution is not the one that is claimed."""
-    return log10_money >= -math.log10(ERROR_RATE)
+    return bool(log10_money >= -math.log10(ERROR_RATE))
 
 
 def largest_mean(numbers: Float[np.ndarray, "sequence"], width: float) -> float:

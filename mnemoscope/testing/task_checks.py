@@ -48,23 +48,26 @@ from mnemoscope.training.spec import Spec
 LATER_STEP = 1000
 
 
-def check_task(task: Task, *, raise_on_failure: bool = True) -> CheckResult:
+def check_task(task: Task, *, train: bool = True, raise_on_failure: bool = True) -> CheckResult:
     """Check all that a task promises.
 
     Args:
         task: of any class; small sizes are checked faster.
+        train: whether a small model is trained on it, which takes some seconds.
         raise_on_failure: raise one AssertionError that names every check that failed.
     """
-    return run_checks(name_of(task), list_task_checks(task), raise_on_failure=raise_on_failure)
+    checks = list_task_checks(task, train=train)
+    return run_checks(name_of(task), checks, raise_on_failure=raise_on_failure)
 
 
-def list_task_checks(task: Task) -> tuple[Check, ...]:
+def list_task_checks(task: Task, *, train: bool = True) -> tuple[Check, ...]:
     """The checks of a task, each to be called by itself, as a test with a parameter does.
 
     Args:
         task: of any class.
+        train: whether a small model is trained on it, which takes some seconds.
     """
-    draws = TaskDraws(task)
+    draws = TaskDraws(task, train)
 
     def check(
         name: str, look: Callable[[TaskDraws], str | None], needs: tuple[Check, ...]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.core.axes import Array, Bool, Float, Int, PRNGKeyArray
+from mnemoscope.core.axes import Array, Bool, Float, Int, Key
 from mnemoscope.models import ModelConfig, early_logits
 from mnemoscope.tasks import Example, Task, World
 from mnemoscope.testing.check_result import NotApplicable, require
@@ -46,7 +46,7 @@ class Read(NamedTuple):
         return self.weights > 0
 
 
-def draw_again(task: Task, keys: PRNGKeyArray) -> World:
+def draw_again(task: Task, keys: Key[Array, "seed"]) -> World:
     """The worlds of some keys, by a program that is traced anew each time."""
     return jax.jit(jax.vmap(lambda key: task.world(key=key)))(keys)
 
@@ -56,11 +56,12 @@ class TaskDraws:
     asked for.
     """
 
-    def __init__(self, task: Task):
+    def __init__(self, task: Task, train: bool = True):
         self.task = task
+        self.train = train
 
     @cached_property
-    def world_keys(self) -> PRNGKeyArray:
+    def world_keys(self) -> Key[Array, "seed"]:
         """Those of the first seeds."""
         return jax.vmap(lambda seed: seed_keys(seed)[0])(jnp.arange(N_WORLDS))
 
@@ -79,7 +80,7 @@ class TaskDraws:
         return min(max(TOKENS // self.task.n_ctx, 64), MOST_SEQUENCES)
 
     @cached_property
-    def keys(self) -> PRNGKeyArray:
+    def keys(self) -> Key[Array, "sequence"]:
         """One for each sequence."""
         return jax.random.split(jax.random.key(1), self.n_sequences)
 
@@ -158,6 +159,8 @@ class TaskDraws:
     @cached_property
     def run(self) -> Run:
         """A training of a few steps."""
+        if not self.train:
+            raise NotApplicable("no training was asked for")
         return fit(Spec(task=self.task, model=MODEL, steps=STEPS, batch=BATCH), [0])
 
     @cached_property
