@@ -8,6 +8,8 @@ from mnemoscope.testing.check_result import (
     require,
     run_checks,
 )
+from mnemoscope.testing.metric_checks import check_metric, list_metric_checks
+from mnemoscope.testing.model_checks import check_model, list_model_checks
 from mnemoscope.testing.study_checks import check_study, list_study_checks
 from mnemoscope.testing.task_checks import check_task, list_task_checks
 
@@ -16,9 +18,13 @@ __all__ = [
     "CheckResult",
     "CheckRow",
     "NotApplicable",
+    "check_metric",
+    "check_model",
     "check_study",
-    "list_study_checks",
     "check_task",
+    "list_metric_checks",
+    "list_model_checks",
+    "list_study_checks",
     "list_task_checks",
     "require",
     "run_checks",
