@@ -38,6 +38,8 @@ from mnemoscope.training.loop import fit as fit
 from mnemoscope.training.loss import CrossEntropy as CrossEntropy
 from mnemoscope.training.loss import LabelSmoothing as LabelSmoothing
 from mnemoscope.training.loss import Loss as Loss
+from mnemoscope.training.metric import Metric as Metric
+from mnemoscope.training.metric import metric as metric
 from mnemoscope.training.optimizers import SGD as SGD
 from mnemoscope.training.optimizers import Adam as Adam
 from mnemoscope.training.optimizers import Optimizer as Optimizer

@@ -42,24 +42,24 @@ class Scripted(Base):
     kind: Literal["scripted"] = "scripted"
 
     def world(self, *, key):
-        return WORLD(key)
+        return make_world(key)
 
     def at_step(self, world, step):
-        return AT_STEP(world, step)
+        return at_step(world, step)
 
     def sample(self, world, *, key):
-        return SAMPLE(world, key)
+        return draw(world, key)
 
 
-def WORLD(key):
+def make_world(key):
     return ()
 
 
-def AT_STEP(world, step):
+def at_step(world, step):
     return world
 
 
-def SAMPLE(world, key):
+def draw(world, key):
     return EXAMPLE
 
 
@@ -116,11 +116,11 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_sample_returns_is_looked_at_before_anything_is_compiled(monkeypatch, name):
     sample, message = REFUSED[name]
-    assert re.search(message, refusal(monkeypatch, SAMPLE=sample))
+    assert re.search(message, refusal(monkeypatch, draw=sample))
 
 
 def test_training_is_what_asks(monkeypatch):
-    monkeypatch.setitem(globals(), "SAMPLE", lambda world, key: "nothing")
+    monkeypatch.setitem(globals(), "draw", lambda world, key: "nothing")
     with pytest.raises(UserError, match=r"must return an Example.*, got str"):
         ms.fit(Spec(task=Scripted(), model=MODEL, steps=1, batch=2), 1)
 
@@ -162,7 +162,7 @@ TRACED = {
 @pytest.mark.parametrize("name", TRACED)
 def test_python_on_a_traced_value_is_one_line_that_says_where(monkeypatch, name):
     sample, asked, instead = TRACED[name]
-    said = refusal(monkeypatch, SAMPLE=sample)
+    said = refusal(monkeypatch, draw=sample)
     assert said.startswith("task 'scripted': sample ")
     assert asked in said
     assert "known only when the compiled program runs (test_outside_errors.py, line " in said
@@ -173,7 +173,7 @@ def test_a_branch_in_world_and_in_a_metric_says_so_too(monkeypatch):
     def world(key):
         return jnp.zeros(3) if jax.random.uniform(key) > 0.5 else jnp.ones(3)
 
-    assert "world decides in Python" in refusal(monkeypatch, WORLD=world)
+    assert "world decides in Python" in refusal(monkeypatch, make_world=world)
     said = metric_refusal(lambda model: model(jnp.zeros(2, int)) if model.W_E[0, 0] > 0 else 0.0)
     assert said.startswith("metric 'asked' decides in Python")
 
@@ -182,7 +182,7 @@ def test_an_error_of_their_own_keeps_its_traceback_and_gets_a_note(monkeypatch):
     def broken(world, key):
         return {}["nothing"]
 
-    monkeypatch.setitem(globals(), "SAMPLE", broken)
+    monkeypatch.setitem(globals(), "draw", broken)
     with pytest.raises(KeyError) as error:
         require_trainable(Scripted())
     note = error.value.__notes__[0]
@@ -195,10 +195,10 @@ def test_an_error_of_their_own_keeps_its_traceback_and_gets_a_note(monkeypatch):
 
 
 def test_a_world_is_a_pytree_of_arrays_that_keeps_its_shape(monkeypatch):
-    said = refusal(monkeypatch, WORLD=lambda key: {"name": "mine"})
+    said = refusal(monkeypatch, make_world=lambda key: {"name": "mine"})
     assert "world must return arrays" in said
     assert "got 'mine' of type str" in said
-    said = refusal(monkeypatch, WORLD=lambda key: jnp.zeros(2), AT_STEP=lambda w, step: w[:1])
+    said = refusal(monkeypatch, make_world=lambda key: jnp.zeros(2), at_step=lambda w, step: w[:1])
     assert said.endswith("got ['float32[1]'] of ['float32[2]']")
 
 

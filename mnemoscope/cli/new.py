@@ -32,9 +32,21 @@ TEMPLATES: Mapping[str, Template] = MappingProxyType(
             },
             "mnemoscope run ./NAME (about a minute); mnemoscope check-study ./NAME",
         ),
+        "task": Template(
+            {"NAME.py": "task/task.py.txt", "test_NAME.py": "task/test_task.py.txt"},
+            "python -m pytest test_NAME.py; then make `sample` in NAME.py draw what you mean",
+        ),
+        "model": Template(
+            {"NAME.py": "model/model.py.txt", "test_NAME.py": "model/test_model.py.txt"},
+            "python -m pytest test_NAME.py; then make `forward` in NAME.py compute what you mean",
+        ),
+        "metric": Template(
+            {"NAME.py": "metric/metric.py.txt", "test_NAME.py": "metric/test_metric.py.txt"},
+            "python -m pytest test_NAME.py; then make NAME in NAME.py read what you mean",
+        ),
     }
 )
-What = Literal["study"]
+What = Literal["study", "task", "model", "metric"]
 
 
 def new(
@@ -47,6 +59,7 @@ def new(
 
     Args:
         what: study: a folder with a claim, what is trained for it, what measures it, and a test.
+            task, model, metric: a file with one, and a file that tests it.
         name: What it is called: lower case, digits and _, such as my_study.
         folder: Where it is written. Nothing: here.
     """

@@ -12,6 +12,7 @@ from mnemoscope.testing.metric_checks import check_metric, list_metric_checks
 from mnemoscope.testing.model_checks import check_model, list_model_checks
 from mnemoscope.testing.study_checks import check_study, list_study_checks
 from mnemoscope.testing.task_checks import check_task, list_task_checks
+from mnemoscope.testing.task_draws import draw_examples
 
 __all__ = [
     "Check",
@@ -22,6 +23,7 @@ __all__ = [
     "check_model",
     "check_study",
     "check_task",
+    "draw_examples",
     "list_metric_checks",
     "list_model_checks",
     "list_study_checks",

@@ -51,6 +51,19 @@ def draw_again(task: Task, keys: Key[Array, "seed"]) -> World:
     return jax.jit(jax.vmap(lambda key: task.world(key=key)))(keys)
 
 
+def draw_examples(task: Task, n: int, seed: int = 0) -> Example:
+    """So many sequences of the world of a seed, along a batch axis, for tests of what they are.
+
+    Args:
+        task: what is drawn from.
+        n: how many.
+        seed: whose world.
+    """
+    draws = TaskDraws(task)
+    keys = jax.random.split(jax.random.key(1), n)
+    return jax.device_get(draws.draw(draws.world(seed), keys))
+
+
 class TaskDraws:
     """Worlds, sequences, posteriors and a short training of one task, each made when it is first
     asked for.
