@@ -1,8 +1,10 @@
 """The command `new`: writes files that work at once, to be changed into what is wanted."""
 
+import keyword
 import re
 from collections.abc import Mapping
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple
@@ -63,7 +65,7 @@ def new(
         name: What it is called: lower case, digits and _, such as my_study.
         folder: Where it is written. Nothing: here.
     """
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise UserError(f"a name is lower case, digits and _, such as my_{what}, got {name!r}")
     template = TEMPLATES[what]
     paths = {folder / path.replace("NAME", name): file for path, file in template.files.items()}
@@ -72,6 +74,8 @@ def new(
     for path in sorted(tops):
         if path.exists():
             raise UserError(f"{str(path)!r} is there already; choose another name or --folder")
+    if find_spec(name):  # Python would take one for the other
+        raise UserError(f"{name!r} is the name of a package that is installed; choose another name")
     for path, file in paths.items():
         _write(path, fill(_read(file), name))
         print(f"Written: {path}")

@@ -31,6 +31,7 @@ import jax.numpy as jnp
 
 from mnemoscope.core.axes import Array, Bool, Float, Logits, Params, Tokens
 from mnemoscope.core.errors import UserError
+from mnemoscope.core.users_code import calling
 from mnemoscope.models.activations import ACTIVATIONS
 from mnemoscope.models.attention_kinds import ATTENTION
 from mnemoscope.models.edits import Intervention, SiteRecorder
@@ -62,7 +63,8 @@ def forward(
         edits: What the pass should find at some sites instead of what it computed.
     """
     site = SiteRecorder(config, tuple(edits))
-    logits = config.forward(params, tokens, site)
+    with calling(f"model {config.kind_name()!r}: forward"):
+        logits = config.forward(params, tokens, site)
     site.require_all_edited()
     if jnp.ndim(logits) != 2 or len(logits) != len(tokens):
         raise UserError(
