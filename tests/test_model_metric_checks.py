@@ -267,7 +267,7 @@ def nothing_at_all(task, model, world):
 
 
 @ms.metric
-def says_words(task, model, world):
+def speaks(task, model, world):
     return "high"
 
 
@@ -293,7 +293,7 @@ def reads_length(task, model, world):
 
 METRICS = (
     (nothing_at_all, "it goes through jit and vmap", "it reads nothing; allowed: an array"),
-    (says_words, "it goes through jit and vmap", "'says_words' returned 'high'; allowed: an array"),
+    (speaks, "it goes through jit and vmap", "'speaks' returned 'high'; allowed: an array"),
     (branches, "it goes through jit and vmap", "metric 'branches' decides in Python"),
     (divides, "what it reads is finite", "divides is not finite: "),
     (counts, "it reads the same twice", "counts is another the second time"),
