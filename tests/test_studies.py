@@ -286,11 +286,11 @@ def test_choosing_claims_trains_only_what_they_need_and_keeps_the_rest(store):
 
 def test_a_verdict_says_which_seed_it_rests_without():
     """One of twenty diverged: the rest settles the claim, and the sentence names the one."""
-    evidence = evidence_of({"good": planted(SPEC, 20, finite_steps={13: 417})}, "quick")
+    evidence = evidence_of({"good": planted(SPEC, 20, finite_steps={13: 217})}, "quick")
     test = a_test("P1", ("good",), measure_anything)
     entry = make_entry(test.claim, measure_claim(test, evidence, NOWHERE).record)
     assert (entry.verdict, entry.failed) == ("reproduced", 1)
-    assert entry.sentence.endswith("Diverged in good: seed 13 (after 417 of 1,000 steps).")
+    assert entry.sentence.endswith("Diverged in good: seed 13 (after 217 of 300 steps).")
 
 
 def test_where_nothing_can_be_measured_the_ledger_says_why():
