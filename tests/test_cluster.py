@@ -78,7 +78,7 @@ class Dask:
             "--scheduler-file",
             known,
             "--idle-timeout",
-            "300",
+            "1800",
         )
         while not known.exists() or not known.read_text().endswith("}"):
             assert self.processes[0].poll() is None, (folder / "log").read_text()

@@ -35,6 +35,7 @@ def test_written_weights_are_judged_by_their_worst_answer(monkeypatch):
     monkeypatch.setattr(
         built, "write_hops", lambda task, hidden: write_hops(task, jnp.roll(hidden, 1, axis=1))
     )
+    monkeypatch.setitem(built.SIZES, "quick", ((2, 3),))
     entry = entry_of(STUDY, "H1", evidence_of(scale="quick"))
     assert entry.verdict == "refuted"
     assert entry.value < 0.9

@@ -30,7 +30,7 @@ SPEC = Spec(
     task=Permutation(n_symbols=3),
     model=ModelConfig(d_model=16, n_heads=1, d_mlp=32),
     optimizer=Adam(lr=0.01, schedule="cosine"),
-    steps=1000,
+    steps=300,  # enough to be better than a guess
     batch=64,
     snapshots=2,
 )
@@ -122,7 +122,7 @@ def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
     assert "iverged" not in verdicts["P1"].sentence
     assert verdicts["P4"].verdict == "reproduced"
     assert watch.planned == [(["good", "wild"], 4)]
-    assert watch.trained_ == {"good": 36 * 1000, "wild": 8 * 20}
+    assert watch.trained_ == {"good": 36 * SPEC.steps, "wild": 8 * 20}
     # the files say the same, in the published form
     data = json.loads((store.folder / "ledger/quick/planted.json").read_text())
     assert data["format"] == 2
@@ -131,6 +131,7 @@ def test_a_true_claim_a_false_claim_and_a_diverged_one(store):
     record = evidence["claims"]["P1"]
     assert record["parts"]["share"]["plain"]["values"] == [1.0] * 36
     assert len(record["by_seed"]["loss"]) == 36
+    assert max(record["by_seed"]["loss"]) < np.log(3) - 0.1, "P1 is no border case on any CPU"
     assert record["conditions"]["good"]["spec"] == SPEC.digest()
     assert record["provenance"]["command"] == "mnemoscope run planted"
 
@@ -226,7 +227,7 @@ def test_seeds_are_added_until_a_claim_is_decided(store):
     assert entry.plan.kind == "until decided"
     assert entry.plan.looks == 4
     assert watch.judged_ == ["P1"] * 4
-    assert watch.trained_ == {"good": 80 * 1000}
+    assert watch.trained_ == {"good": 80 * SPEC.steps}
     assert [names for names, _ in watch.planned] == [["good"]] * 4
     few = run_study(
         PLANTED, "quick", store, "c", seeds=10, claims=("P1",), until_decided=20, watcher=Watch()
@@ -285,11 +286,11 @@ def test_choosing_claims_trains_only_what_they_need_and_keeps_the_rest(store):
 
 def test_a_verdict_says_which_seed_it_rests_without():
     """One of twenty diverged: the rest settles the claim, and the sentence names the one."""
-    evidence = evidence_of({"good": planted(SPEC, 20, finite_steps={13: 417})}, "quick")
+    evidence = evidence_of({"good": planted(SPEC, 20, finite_steps={13: 217})}, "quick")
     test = a_test("P1", ("good",), measure_anything)
     entry = make_entry(test.claim, measure_claim(test, evidence, NOWHERE).record)
     assert (entry.verdict, entry.failed) == ("reproduced", 1)
-    assert entry.sentence.endswith("Diverged in good: seed 13 (after 417 of 1,000 steps).")
+    assert entry.sentence.endswith("Diverged in good: seed 13 (after 217 of 300 steps).")
 
 
 def test_where_nothing_can_be_measured_the_ledger_says_why():

@@ -127,12 +127,12 @@ def source_fingerprint(*parts: str) -> str:
 def _training_names() -> Iterator[tuple[tuple[str, str], Any]]:
     """Everything that the training modules in use, and their classes, define or use."""
     stems = tuple(f"mnemoscope.{part.removesuffix('.py').replace('/', '.')}" for part in TRAINING)
+    inside = tuple(f"{stem}." for stem in stems)
     # a copy: while another thread imports, modules are added
     for place, module in sys.modules.copy().items():
-        if place in stems or place.startswith(tuple(f"{stem}." for stem in stems)):
+        if place in stems or place.startswith(inside):
             for name, value in names_of(module):
-                if _decides(name, value):
-                    yield (place, name), value
+                yield (place, name), value
 
 
 def _decides(name: str, value: Any) -> bool:
@@ -147,10 +147,15 @@ def _decides(name: str, value: Any) -> bool:
 
 def list_replaced() -> tuple[tuple[str, str], ...]:
     """What trains and is not what was imported: somebody's own function, with its code."""
+    # asked at every start of a training: what is as it was goes first, nearly all of them
+    replaced = [
+        (place, value)
+        for place, value in _training_names()
+        if place in AS_IMPORTED and AS_IMPORTED[place] is not value and _decides(place[1], value)
+    ]
     return tuple(
         (f"{module}.{name}", code_of(value))
-        for (module, name), value in sorted(_training_names(), key=lambda item: item[0])
-        if (module, name) in AS_IMPORTED and AS_IMPORTED[module, name] is not value
+        for (module, name), value in sorted(replaced, key=lambda item: item[0])
     )
 
 

@@ -21,7 +21,7 @@ from mnemoscope.models.attention_kinds import ATTENTION
 from mnemoscope.models.forward_pass import transformer_logits
 from mnemoscope.models.initialize import init
 from mnemoscope.models.layer import AnyLayer, Layer
-from mnemoscope.models.model import Model, Site, Sizes
+from mnemoscope.models.model import Model, Site, Sizes, match_pattern
 from mnemoscope.models.norms import NORMS
 from mnemoscope.models.positions import POSITIONS
 from mnemoscope.models.shapes import parameter_shapes
@@ -387,9 +387,10 @@ class ModelConfig(Model):
         return self._numbered("init.scale", self.init.scale)
 
     def _numbered(self, field: str, pairs: tuple[tuple[str, float], ...]) -> dict[str, float]:
+        names = self.parameter_shapes(1, 1) if pairs else {}
         found: dict[str, float] = {}
         for pattern, number in pairs:
-            for name in self.names_matching(field, (pattern,)):
+            for name in match_pattern(field, pattern, names):
                 found[name] = number
         return found
 

@@ -188,14 +188,10 @@ class Model(Kind):
             field: where the patterns stand, for the message.
             patterns: names or patterns: `*.W_E`.
         """
-        found: set[str] = set()
         names = self.parameter_shapes(1, 1) if patterns else {}
-        for pattern in patterns:
-            matching = [name for name in names if fnmatchcase(name, pattern)]
-            if not matching:
-                raise ValueError(unknown(f"parameter in {field}", pattern, names))
-            found.update(matching)
-        return frozenset(found)
+        return frozenset(
+            name for pattern in patterns for name in match_pattern(field, pattern, names)
+        )
 
     def _size(
         self, shapes: Mapping[str, tuple[int, ...]], *directions: tuple[int, int, int]
@@ -269,3 +265,17 @@ def draw_by_shape(shapes: Mapping[str, tuple[int, ...]], *, key: PRNGKeyArray) -
 def _last(name: str) -> str:
     """The last part of a parameter's name."""
     return name.rpartition(".")[2]
+
+
+def match_pattern(field: str, pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that a pattern matches; one that matches nothing raises.
+
+    Args:
+        field: where the pattern stands, for the message.
+        pattern: a name or a pattern: `*.W_E`.
+        names: of all parameters, listed once for many patterns.
+    """
+    matching = [name for name in names if fnmatchcase(name, pattern)]
+    if not matching:
+        raise ValueError(unknown(f"parameter in {field}", pattern, names))
+    return matching
