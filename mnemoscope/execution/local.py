@@ -19,7 +19,6 @@ from mnemoscope.store import RunRow, Store, block_id
 from mnemoscope.store.checkpoints import StoreCheckpointer
 from mnemoscope.training.compilation import programs
 from mnemoscope.training.loop import PartialProgress, Progress, fit
-from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.run import Run
 from mnemoscope.training.sinks import Sink
 from mnemoscope.training.spec import Spec
@@ -160,7 +159,6 @@ def _train(
             run = fit(
                 spec,
                 block,
-                observe=metrics_of(spec),
                 progress=progress and PartialProgress(progress, behind, len(block), total),
                 checkpointer=checkpointer,
                 sink=sink,
