@@ -2,6 +2,10 @@
 
 from mnemoscope.core.errors import UserError as UserError
 from mnemoscope.exchange.model_files import load_model as load_model
+from mnemoscope.execution.fit import fit as fit
+from mnemoscope.execution.local import load_or_train as load_or_train
+from mnemoscope.execution.measure import measure as measure
+from mnemoscope.explorer.inline import explore as explore
 from mnemoscope.models import Edit as Edit
 from mnemoscope.models import FactoredMatrix as FactoredMatrix
 from mnemoscope.models import HookedModel as HookedModel
@@ -28,11 +32,13 @@ from mnemoscope.tasks import Facts as Facts
 from mnemoscope.tasks import Hops as Hops
 from mnemoscope.tasks import Permutation as Permutation
 from mnemoscope.tasks import Task as Task
+from mnemoscope.tasks import TokenArray as TokenArray
 from mnemoscope.tasks import read_corpus as read_corpus
-from mnemoscope.training.loop import fit as fit
 from mnemoscope.training.loss import CrossEntropy as CrossEntropy
 from mnemoscope.training.loss import LabelSmoothing as LabelSmoothing
 from mnemoscope.training.loss import Loss as Loss
+from mnemoscope.training.metric import Metric as Metric
+from mnemoscope.training.metric import metric as metric
 from mnemoscope.training.optimizers import SGD as SGD
 from mnemoscope.training.optimizers import Adam as Adam
 from mnemoscope.training.optimizers import Optimizer as Optimizer

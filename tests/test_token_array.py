@@ -84,7 +84,10 @@ def test_what_is_held_out_is_never_trained_on():
     ("make", "words"),
     [
         (lambda: TokenArray(), r"needs token ids: a .npy file or an array"),
-        (lambda: data_files.place_of({1: 2}), r"a NumPy array or the path of a .npy file, got \{1: 2\}"),
+        (
+            lambda: data_files.place_of({1: 2}),
+            r"a NumPy array or the path of a .npy file, got \{1: 2\}",
+        ),
         (lambda: TokenArray("nowhere.npy"), r"nowhere.npy' \(there is no such file\)"),
         (lambda: TokenArray(STREAM), "length is missing: how many tokens of this stream of 40,001"),
         (lambda: TokenArray(ROWS, length=3), "length=3 goes with one long stream; these are rows"),
@@ -225,7 +228,9 @@ def test_a_new_process_is_told_where_the_data_is(file, store, monkeypatch):
     text = spec_of(TokenArray(file, length=4)).canonical_json()
     data_files._places.clear()
     spec = Spec.model_validate_json(text)
-    with pytest.raises(UserError, match=r"the data .{8} \(uint16\[40001\]\) is not known here; say"):
+    with pytest.raises(
+        UserError, match=r"the data .{8} \(uint16\[40001\]\) is not known here; say"
+    ):
         fit(spec, 1)
     np.save(file.with_name("decoy.npy"), STREAM[::-1])
     monkeypatch.setenv("MNEMOSCOPE_DATA", str(file.parent))

@@ -246,8 +246,8 @@ def _repair(store: "Store", damaged: "list[Damage]") -> None:
 
 def _repair_run(store: "Store", damage: "Damage", row: "RunRow") -> None:
     """Train a damaged run again; one that cannot be trained from its row is deleted."""
+    from mnemoscope.core.working import Working
     from mnemoscope.execution.local import train_again
-    from mnemoscope.report.progress import Working
     from mnemoscope.training.spec import Spec
 
     try:
@@ -277,9 +277,9 @@ def _repair_run(store: "Store", damage: "Damage", row: "RunRow") -> None:
 
 def _retrain(store: "Store", n_seeds: int) -> None:
     """Train stored seeds again, chosen at random, and compare what comes out."""
+    from mnemoscope.core.working import Working
     from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
     from mnemoscope.execution.retrain import choose_seeds, retrain_seed
-    from mnemoscope.report.progress import Working
 
     use_all_devices(cache=compile_cache_dir())
     chosen, left_out = choose_seeds(store, n_seeds)

@@ -41,7 +41,7 @@ from mnemoscope.store.run_file import (
     check_arrays,
     run_of,
 )
-from mnemoscope.store.store import Store
+from mnemoscope.store.store import Store, open_store
 
 __all__ = [
     "Damage",
@@ -52,5 +52,6 @@ __all__ = [
     "block_id",
     "check_arrays",
     "integrity_error",
+    "open_store",
     "run_of",
 ]

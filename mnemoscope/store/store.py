@@ -39,6 +39,11 @@ if TYPE_CHECKING:  # reading the index needs no JAX
     from mnemoscope.training.spec import Spec
 
 
+def open_store(store: "Store | str | os.PathLike[str]") -> "Store":
+    """A store, or the one in this folder, which is made if it is not there."""
+    return store if isinstance(store, Store) else Store(Path(store))
+
+
 class Store(Index):
     """A folder of finished runs and findings."""
 

@@ -2,7 +2,7 @@ r"""Token ids of one's own: rows of sequences, or one long stream that is cut in
 
     rows      (n, L + 1)    row r:     tokens r_0 .. r_{L-1}, targets r_1 .. r_L
     stream    (N,)          window i:  tokens s_{iL} .. s_{iL+L-1}, targets one further;
-                            (N - 1) // L windows, in which every token but the first is once a target
+                            (N - 1) // L windows: every token but the first is once a target
 
 A training sequence is drawn evenly from those that are not held out, with replacement. The array is
 named by its content (`data_files`), is an argument of the compiled program, and is there once on

@@ -28,7 +28,9 @@ def shapes_of(task: Task, mesh: Mesh) -> Any:
     everywhere = NamedSharding(mesh, SAME)
 
     def shape(x: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(np.shape(x), jax.dtypes.canonicalize_dtype(x.dtype), sharding=everywhere)
+        return jax.ShapeDtypeStruct(
+            np.shape(x), jax.dtypes.canonicalize_dtype(x.dtype), sharding=everywhere
+        )
 
     return jax.tree.map(shape, task.load_arrays())
 
