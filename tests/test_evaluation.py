@@ -130,7 +130,7 @@ def test_it_is_kept_under_its_own_identity_beside_the_run(run, store, monkeypatc
     assert again["smallest"].dtype == np.float32
 
     @ms.metric
-    def smallest(task, model, world):  # noqa: F811 (the cell was edited)
+    def smallest(task, model, world):
         return model(jnp.arange(task.n_ctx)).min() + 1
 
     with pytest.raises(TypeError, match="not callable"):
