@@ -96,7 +96,7 @@ def test_what_is_asked_wrongly_is_refused(run):
         run.accuracy(snapshot=3)
     with pytest.raises(UserError, match="a metric or its name is needed, got None"):
         run.measure(None)
-    with pytest.raises(UserError, match="unknown kind of metric 'bigram'.*did you mean 'bigrams'"):
+    with pytest.raises(UserError, match=r"unknown kind of metric 'bigram'.*did you mean 'bigrams'"):
         run.measure("bigram")
     with pytest.raises(UserError, match="metrics='hops' reads the task 'hops', got 'cycle'"):
         run.measure("hops")

@@ -36,6 +36,7 @@ from mnemoscope.store.check import Damage, integrity_error
 from mnemoscope.store.run_file import (
     DamagedRunError,
     RunRow,
+    UnknownKindError,
     arrays_of,
     block_id,
     check_arrays,
@@ -48,6 +49,7 @@ __all__ = [
     "DamagedRunError",
     "RunRow",
     "Store",
+    "UnknownKindError",
     "arrays_of",
     "block_id",
     "check_arrays",

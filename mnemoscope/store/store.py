@@ -101,6 +101,10 @@ class Store(Index):
         """Read a stored block back; anything that does not fit its row is an error, not a guess."""
         return run_file.load_run(self.folder, row)
 
+    def load_arrays(self, row: RunRow) -> dict[str, np.ndarray]:
+        """The arrays of a stored block as they are, also of a kind that is unknown here."""
+        return run_file.read_arrays(self.folder, row)
+
     def save(self, run: "Run", seconds: float, machine: str) -> None:
         """Keep a run of consecutive seeds; what is stored of the block already must be part of it.
 
