@@ -18,7 +18,7 @@ from mnemoscope.core.theme import SEED
 
 CELL = 14  # pixels of a square
 LETTER = 6.2  # pixels of a label's letter
-GAP = 26  # pixels between two maps
+GAP = 26  # pixels for a title, with room around it
 LONGEST = 12  # letters of a label
 WEAKEST = 0.005  # attention that is still drawn
 
@@ -39,19 +39,18 @@ class AttentionMaps:
 
     def __str__(self) -> str:
         side = CELL * len(self.tokens)
-        margin = 8 + LETTER * max(map(len, self.tokens))
+        margin = GAP + LETTER * max(map(len, self.tokens))
         n_heads = max(len(pattern) for pattern in self.patterns.values())
-        step_across = margin + side + GAP
-        step_down = margin + side + GAP
+        step = margin + side + GAP / 2
         maps = []
         for row, (layer, pattern) in enumerate(self.patterns.items()):
             for head, weights in enumerate(np.asarray(pattern, float)):
-                x = head * step_across + margin
-                y = row * step_down + margin + GAP / 2
+                x = head * step + margin
+                y = row * step + margin
                 inside = self._map(f"L{layer}H{head}", weights, margin)
                 maps.append(f'<g transform="translate({x:.1f} {y:.1f})">{inside}</g>')
-        width = n_heads * step_across
-        height = len(self.patterns) * step_down + GAP
+        width = n_heads * step
+        height = len(self.patterns) * step
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
             f'width="{width:.0f}" height="{height:.0f}" role="img" aria-label="attention maps" '
@@ -86,7 +85,7 @@ class AttentionMaps:
     def _map(self, title: str, weights: Float[np.ndarray, "pos key_pos"], margin: float) -> str:
         """One head's map, with its upper left corner at the origin."""
         side = CELL * len(self.tokens)
-        parts = [f'<text x="{side / 2}" y="{6 - margin:.1f}" {_ANCHOR}>{title}</text>']
+        parts = [f'<text x="{side / 2}" y="{12 - margin:.1f}" {_ANCHOR}>{title}</text>']
         for at, name in enumerate(self.tokens):
             middle = CELL * at + CELL / 2
             label = escape(name)

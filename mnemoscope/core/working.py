@@ -175,14 +175,14 @@ class NotebookLine:
     """A bar below the cell; the browser draws it."""
 
     def __init__(self, doing: str):
-        from IPython.display import HTML, display  # pyright: ignore
+        from IPython.display import display  # pyright: ignore
 
         self.doing = doing
-        self.html: Any = HTML
         self.began = time.monotonic()
         self.next = 0.0
         # made by the cell itself: a thread that comes later has no cell
-        self.handle: Any = display(HTML(""), display_id=True)
+        show: Any = display
+        self.handle: Any = show(_as_output("", ""), raw=True, display_id=True)
 
     def begin(self) -> None:
         """Show the bar, of which nobody knows yet how long it is."""
@@ -201,10 +201,16 @@ class NotebookLine:
 
     def end(self) -> None:
         """Take the bar away."""
-        self.handle.update(self.html(""))
+        self.handle.update(_as_output("", ""), raw=True)
 
     def _show(self, bar: str) -> None:
-        self.handle.update(self.html(f"<span>{escape(self.doing)} {bar}</span>"))
+        html = f"<span>{escape(self.doing)} {bar}</span>"
+        self.handle.update(_as_output(self.doing, html), raw=True)
+
+
+def _as_output(text: str, html: str) -> dict[str, str]:
+    """What a notebook shows, and what it shows where there is no HTML."""
+    return {"text/plain": text, "text/html": html}
 
 
 class _TextLine:

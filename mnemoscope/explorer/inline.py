@@ -48,7 +48,7 @@ class ExplorerPage:
         return f"<Explorer of {len(self.html) / 1e6:.1f} MB{where}>"
 
     def _repr_html_(self) -> str:
-        style = "width: 100%; border: 1px solid #8884; background: white"
+        style = "width: 100%; box-sizing: border-box; border: 1px solid #8884"
         return (
             f'<iframe title="explorer" height="{self.height}" style="{style}" '
             f'srcdoc="{escape(self.html)}"></iframe>'

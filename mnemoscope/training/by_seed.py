@@ -1,6 +1,7 @@
 """Numbers of several seeds, which print as a table and calculate as an array."""
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any, Literal
 
 import numpy as np
@@ -75,7 +76,8 @@ class BySeed(NDArrayOperatorsMixin):
 
     def _repr_html_(self) -> str:
         head, rows = self._table()
-        return notebook.format_table(self._title(), head, rows)
+        # a caption would be as narrow as the table
+        return f"<b>{escape(self._title())}</b>{notebook.format_table('', head, rows)}"
 
     def _title(self) -> str:
         n_seeds = len(self.seeds)
