@@ -75,7 +75,7 @@ def describe_worker() -> dict[str, Any]:
 
 
 def train_block(
-    spec_json: str, seeds: list[int], topic: str, number: int, data: Mapping[str, str]
+    spec_json: str, seeds: list[int], topic: str, number: int, files: Mapping[str, str]
 ) -> dict[str, Any]:
     """Train a block on this worker, with a sign of life now and then.
 
@@ -84,7 +84,7 @@ def train_block(
         seeds: consecutive.
         topic: where signs of life are heard.
         number: of the block, which they name.
-        data: the files that the task reads, by SHA-256, with the path that they have everywhere.
+        files: those that the task reads, by SHA-256, with the path that they have everywhere.
     """
     from distributed import get_worker
 
@@ -92,7 +92,7 @@ def train_block(
     began = time.monotonic()
     last_sign = 0.0
     spec = Spec.model_validate_json(spec_json)
-    for sha256, path in data.items():
+    for sha256, path in files.items():
         remember_file(sha256, path)
     origin = trained_by()
 

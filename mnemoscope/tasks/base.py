@@ -126,7 +126,7 @@ class Task(Kind):
             arrays: what `load_arrays` returned, as arguments of the program.
         """
         inside = self.__copy__()
-        inside.__dict__["arrays"] = arrays
+        object.__setattr__(inside, "arrays", arrays)  # where `arrays` itself would keep them
         return inside
 
     def files(self) -> Mapping[str, str]:

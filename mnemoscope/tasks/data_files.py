@@ -12,7 +12,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -65,14 +65,16 @@ def content_of(source: Source) -> Content:
 
 def place_of(source: Any) -> Path | np.ndarray:
     """Where an array stands: the array itself, or the full path of a file."""
-    if isinstance(source, np.ndarray):
-        return source
     try:
-        return Path(source).absolute()
+        return cast(np.ndarray, source) if _is_array(source) else Path(source).absolute()
     except TypeError:
         raise UserError(
             f"token ids are a NumPy array or the path of a .npy file, got {short(source)}"
         ) from None
+
+
+def _is_array(source: Any) -> bool:
+    return isinstance(source, np.ndarray)
 
 
 def find_array(content: Content) -> Tokens:

@@ -120,7 +120,7 @@ class TokenArray(Task):
 
     def _n_training(self) -> int:
         """How many of them are trained on."""
-        return self.n_sequences - int(self.held_out * self.n_sequences)
+        return self.n_sequences - round(self.held_out * self.n_sequences)
 
     @property
     def content(self) -> Content:

@@ -71,11 +71,11 @@ def evaluate(
     step = _step_of(run, snapshot)
     with show_progress(f"reading the {name} of {len(run.seeds)} seeds", progress):
         sums = _read(run, snapshot, step, exact, sample)
-    found = sums.right if name == "accuracy" else sums.loss
+    found = np.asarray(sums.right if name == "accuracy" else sums.loss, float)
+    weights = np.asarray(sums.weight, float)
     axes = (1,) if by == "position" else (1, 2)  # chunks, and positions
     with np.errstate(invalid="ignore"):
-        # in float64: chunks are many
-        read = found.sum(axis=axes, dtype=float) / sums.weight.sum(axis=axes, dtype=float)
+        read = found.sum(axis=axes) / weights.sum(axis=axes)  # in float64: chunks are many
     if by == "position":
         values = np.full((len(run.seeds), task.n_ctx), np.nan)
         values[:, np.array(task.loss_positions)] = read

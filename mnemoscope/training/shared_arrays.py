@@ -5,7 +5,7 @@
 Nothing of them is in the compiled program, and no seed has a copy of its own.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -45,4 +45,5 @@ def with_arrays(spec: Spec, arrays: Any) -> Spec:
     if not jax.tree.leaves(arrays):
         return spec
     # pydantic's own copy, which checks nothing: the task is the same one
-    return BaseModel.model_copy(spec, update={"task": spec.task.with_arrays(arrays)})
+    inside = BaseModel.model_copy(spec, update={"task": spec.task.with_arrays(arrays)})
+    return cast(Spec, inside)
