@@ -82,7 +82,11 @@ def evaluate(
     else:
         values = read
     values[~run.finished] = np.nan
-    over = f"all {exact:,} sequences" if exact else f"a sample of {sample:,} sequences"
+    over = (
+        f"all {exact:,} sequences of its evaluation"
+        if exact
+        else f"a sample of {sample:,} sequences"
+    )
     return BySeed(name, run.seeds, values, over)
 
 
