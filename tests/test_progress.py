@@ -71,7 +71,7 @@ def test_what_a_study_is_about_to_do_is_counted():
 
 
 def test_a_line_on_work_loads_no_training_and_no_verdicts():
-    code = "import sys, mnemoscope.explorer, mnemoscope.report.progress; print(*sys.modules)"
+    code = "import sys, mnemoscope.explorer, mnemoscope.core.working; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     ours = [name for name in done.stdout.split() if name.startswith("mnemoscope.")]
     assert "mnemoscope.explorer.pack" in ours
