@@ -3,6 +3,10 @@
 from mnemoscope import testing as testing
 from mnemoscope.core.errors import UserError as UserError
 from mnemoscope.exchange.model_files import load_model as load_model
+from mnemoscope.execution.fit import fit as fit
+from mnemoscope.execution.local import load_or_train as load_or_train
+from mnemoscope.execution.measure import measure as measure
+from mnemoscope.explorer.inline import explore as explore
 from mnemoscope.models import Edit as Edit
 from mnemoscope.models import FactoredMatrix as FactoredMatrix
 from mnemoscope.models import HookedModel as HookedModel
@@ -33,8 +37,8 @@ from mnemoscope.tasks import Facts as Facts
 from mnemoscope.tasks import Hops as Hops
 from mnemoscope.tasks import Permutation as Permutation
 from mnemoscope.tasks import Task as Task
+from mnemoscope.tasks import TokenArray as TokenArray
 from mnemoscope.tasks import read_corpus as read_corpus
-from mnemoscope.training.loop import fit as fit
 from mnemoscope.training.loss import CrossEntropy as CrossEntropy
 from mnemoscope.training.loss import LabelSmoothing as LabelSmoothing
 from mnemoscope.training.loss import Loss as Loss

@@ -26,7 +26,13 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
         JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0.05",
         JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
     )
-    for name in ("MNEMOSCOPE_STORE", "MNEMOSCOPE_LANGUAGE_MODEL", "MPLCONFIGDIR", "PYTHONWARNINGS"):
+    for name in (
+        "MNEMOSCOPE_DATA",
+        "MNEMOSCOPE_STORE",
+        "MNEMOSCOPE_LANGUAGE_MODEL",
+        "MPLCONFIGDIR",
+        "PYTHONWARNINGS",
+    ):
         os.environ.pop(name, None)
 ROOM = Path(os.environ["HOME"])
 

@@ -116,7 +116,7 @@ def test_a_few_steps_of_the_smallest_condition_leave_curves_that_judges_can_read
     that the judges of order expect.
     """
     spec = tiny(build_conditions("full")[ALL].spec)
-    runs = {ALL: fit(spec, range(8), metrics_of(spec))}
+    runs = {ALL: fit(spec, range(8))}
     entry = entry_of(STUDY, "B5", evidence_of(runs))
     assert entry.value == 0, "ten steps form no output memory that could be first"
     assert entry.verdict == "undecided", "eight seeds show no share"

@@ -36,7 +36,7 @@ from mnemoscope.execution.cluster import (
 from mnemoscope.execution.sent_plugins import _hash, pack_plugins
 from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store, arrays_of
-from mnemoscope.tasks import Permutation
+from mnemoscope.tasks import Permutation, TokenArray
 from mnemoscope.training.loop import fit
 from mnemoscope.training.spec import Spec
 
@@ -285,6 +285,21 @@ def test_a_block_that_always_fails_is_tried_three_times_and_reported(
     assert len(said) == 3
     once(store, saved, SHORT, [0, 1, 2, 6, 7, 8])
     once(store, saved, other, range(3))
+
+
+def test_token_ids_are_read_by_workers_from_their_file(dask, store, saved, tmp_path):
+    ids = np.arange(50) % 4
+    in_memory = SHORT.model_copy(update={"task": TokenArray(ids, length=4)})
+    with pytest.raises(UserError, match=r"is no file that another process could read; save it"):
+        Cluster(dask.address).train(store, {"ids": (in_memory, range(2))})
+    np.save(tmp_path / "ids.npy", ids)
+    spec = SHORT.model_copy(update={"task": TokenArray(tmp_path / "ids.npy", length=4)})
+    dask.worker()
+    Cluster(dask.address).train(store, {"ids": (spec, range(2))})
+    once(store, saved, spec, range(2))
+    (tmp_path / "ids.npy").unlink()
+    with pytest.raises(UserError, match=r"failed 3 times.*cannot read the token ids .*no such"):
+        Cluster(dask.address, say=str).train(store, {"ids": (spec, range(3))})
 
 
 def test_a_worker_with_other_versions_is_given_no_work(dask, store):

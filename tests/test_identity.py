@@ -190,6 +190,7 @@ def test_what_trains_is_all_in_the_fingerprint():
     """Every module that training and its metrics load from the package, but for words and files."""
     # types, how many devices there are, errors, this, and what shows or sends numbers
     core = (
+        "attention_maps",
         "axes",
         "code_identity",
         "devices",
@@ -203,6 +204,7 @@ def test_what_trains_is_all_in_the_fingerprint():
         "strict",
         "theme",
         "users_code",
+        "working",
     )
     # what a model is asked in a reader's hand: metrics call `Transformer.run_with_trace` alone
     in_the_hand = (
@@ -222,7 +224,7 @@ def test_what_trains_is_all_in_the_fingerprint():
         "weights",
     )
     # what refuses a task, and changes nothing of one that it lets through
-    harmless = (*core, "sinks", "first_look", *in_the_hand)
+    harmless = (*core, "sinks", "first_look", "by_seed", *in_the_hand)
     script = (
         "import sys, mnemoscope.training.loop, mnemoscope.training.metrics; "
         "print(*[m for m in sys.modules if m.startswith('mnemoscope.')])"

@@ -64,7 +64,7 @@ SPEC = Spec(
 
 def test_a_task_of_somebodys_own_trains_and_is_found_again(store):
     spec = SPEC.model_copy(update={"metrics": flatness})
-    run = ms.fit(spec, [0, 1], metrics_of(spec))
+    run = ms.fit(spec, [0, 1])
     assert run.metrics["flatness/mean"].shape == (2, 2)
     assert run.metrics["flatness/all"].shape == (2, 2, 2, 4)
     store.save(run, 1.0, "a machine")

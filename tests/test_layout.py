@@ -140,6 +140,7 @@ FOR_TYPES = (
     {"mnemoscope.models.config", "mnemoscope.models.shapes"},
     {"mnemoscope.models.config", "mnemoscope.models.sites"},
     {"mnemoscope.models.parts", "mnemoscope.models.weights"},
+    {"mnemoscope.training.run", "mnemoscope.training.evaluation"},
 )
 
 

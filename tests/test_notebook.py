@@ -71,13 +71,15 @@ def shown():
 
 
 def test_the_tour_runs_and_shows_everything(shown):
-    run, model, cache, answers, without, ledger, entry = shown
-    for thing in (run, model, cache, ledger, entry):
+    run, accuracy, model, cache, attention, answers, without, ledger, entry = shown
+    for thing in (run, accuracy, model, cache, ledger, entry):
         assert "table" in tags(thing._repr_html_())
     assert "4 seeds, 1,500 steps" in run._repr_html_()
     assert tags(run._repr_html_()).count("polyline") == 4
     assert "blocks.0.attn.W_Q" in model._repr_html_()
     assert cache._repr_html_().count("attention of head") == 2
+    assert accuracy.mean()[-1] > 0.9, "the last answer is certain"
+    assert tags(attention._repr_html_()).count("g") == 2, "a map of each head"
     assert answers["exact"] == [0, 0, 1, 0, 0]
     assert answers["model"][2] > 0.9
     assert len(without) == 2

@@ -8,10 +8,9 @@ import pytest
 from rich.console import Console
 
 from mnemoscope.cli import stored_runs
+from mnemoscope.core.working import Working
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
-from mnemoscope.report import progress
-from mnemoscope.report.progress import Working
 from mnemoscope.report.study_progress import Live
 from mnemoscope.studies.study import Condition
 from mnemoscope.tasks import Permutation
@@ -54,9 +53,7 @@ def test_training_again_moves_the_line(option, store, monkeypatch):
     if option == {"repair": True}:
         (store.folder / store.rows()[0].file).write_bytes(b"damaged")
     heard = []
-    monkeypatch.setattr(
-        progress.Working, "trained", lambda self, done, total: heard.append(done / total)
-    )
+    monkeypatch.setattr(Working, "trained", lambda self, done, total: heard.append(done / total))
     stored_runs.check(**option, store=store.folder)
     assert heard
     assert heard == sorted(heard)
@@ -74,7 +71,7 @@ def test_what_a_study_is_about_to_do_is_counted():
 
 
 def test_a_line_on_work_loads_no_training_and_no_verdicts():
-    code = "import sys, mnemoscope.explorer, mnemoscope.report.progress; print(*sys.modules)"
+    code = "import sys, mnemoscope.explorer, mnemoscope.core.working; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     ours = [name for name in done.stdout.split() if name.startswith("mnemoscope.")]
     assert "mnemoscope.explorer.pack" in ours

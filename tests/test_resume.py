@@ -15,7 +15,7 @@ from mnemoscope.execution import local
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
 from mnemoscope.store import Store, checkpoints
-from mnemoscope.tasks import Hops, Permutation
+from mnemoscope.tasks import Hops, Permutation, TokenArray
 from mnemoscope.training.optimizers import SGD, Adam
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
@@ -31,6 +31,9 @@ SPECS = {
         snapshots=5,
         optimizer=SGD(lr=0.1, momentum=0.9),
         unfreeze_at=(("*.W_O", 20),),
+    ),
+    "token ids": Spec(
+        task=TokenArray(np.arange(60) % 5, length=3), model=SMALL, steps=40, batch=4, snapshots=5
     ),
     "watched, with a schedule": Spec(
         task=Hops(n=3, k=2, schedule=((0, (1.0, 0.0)), (20, (0.0, 1.0)))),

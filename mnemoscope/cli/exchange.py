@@ -46,7 +46,7 @@ def export(
         force: Write over what is there.
     """
     from mnemoscope.core.plugins import is_path
-    from mnemoscope.store import Store
+    from mnemoscope.store import Store, UnknownKindError
     from mnemoscope.studies.discover import STUDIES, find_study
 
     is_study = is_path(name) or name in STUDIES
@@ -61,7 +61,14 @@ def export(
     else:
         opened = Store(store)
         row = _find_run(opened, name)
-        run = opened.load(row)
+        try:
+            run = opened.load(row)
+        except UnknownKindError as error:
+            if to != "numpy":
+                raise UserError(f"{error}; --to numpy writes its arrays all the same") from None
+            _export_unknown(opened, row, target, seed, force)
+            print(f"Written: {target} ({error})")
+            return
         if to == "transformer-lens":
             _export_model(run, target, seed, -1 if snapshot is None else snapshot, force)
         else:
@@ -80,6 +87,27 @@ def _find_run(store: "Store", name: str) -> "RunRow":
             f"{name!r} is neither a run nor a study; runs: {ids}; studies: {', '.join(STUDIES)}"
         )
     return store.find(name)
+
+
+def _export_unknown(
+    store: "Store", row: "RunRow", target: Path, seed: int | None, force: bool
+) -> None:
+    """Write the arrays of a run whose kind is unknown here, as its file has them."""
+    from mnemoscope.exchange.run_tables import stored_arrays, write_numpy
+
+    arrays = store.load_arrays(row)
+    seeds = list(range(row.first, row.last + 1))
+    if seed is not None:
+        if seed not in seeds:
+            raise UserError(f"no seed {seed} in run {row.id}; allowed: {row.first} to {row.last}")
+        at = seeds.index(seed)
+        # every array but this one has a seed axis in front
+        arrays = {
+            name: array if name == "loss_steps" else array[at : at + 1]
+            for name, array in arrays.items()
+        }
+        seeds = [seed]
+    write_numpy(stored_arrays(arrays, seeds, row.spec_json), target, force)
 
 
 def _export_model(run: "Run", target: Path, seed: int | None, snapshot: int, force: bool) -> None:

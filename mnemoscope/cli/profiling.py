@@ -38,8 +38,8 @@ def profile(
     from mnemoscope.execution.machine import use_all_devices
 
     use_all_devices()  # before anything asks JAX for its devices
+    from mnemoscope.core.working import Working
     from mnemoscope.report.profile_table import print_profile
-    from mnemoscope.report.progress import Working
     from mnemoscope.training.profile import profile as measure
     from mnemoscope.training.profile import write_trace
 

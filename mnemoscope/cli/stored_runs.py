@@ -154,15 +154,8 @@ def _describe(row: "RunRow") -> tuple[str, str, str]:
     """Model, task and training of a run in words; what cannot be read is not guessed at."""
     try:
         spec = json.loads(row.spec_json)
-        model = spec["model"]
-        shape = f"d{model['d_model']} h{model['n_heads']} L{model['n_layers']} {model['norm']}"
-        task = spec["task"]
-        kind = task.pop("kind")
-        given = [
-            f"{key}={value}"
-            for key, value in task.items()
-            if value is not None and key not in FILLS_SCREENS
-        ]
+        shape = _describe_model(spec["model"])
+        task = _describe_fields(spec["task"])
         optimizer = spec[SPEC_NAMES["optimizer"]]
         training = (
             "imported"
@@ -171,9 +164,27 @@ def _describe(row: "RunRow") -> tuple[str, str, str]:
         )
         if "precision" in spec:
             training += f", {spec['precision']}"
-        return shape, " ".join([kind, *given]), training
+        return shape, task, training
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return "?", "its Spec cannot be read", "see 'mnemoscope check'"
+
+
+def _describe_model(model: dict[str, Any]) -> str:
+    """A model's shape in words; one of somebody's own by its kind and its fields."""
+    if "kind" in model:
+        return _describe_fields(model)
+    return f"d{model['d_model']} h{model['n_heads']} L{model['n_layers']} {model['norm']}"
+
+
+def _describe_fields(section: dict[str, Any]) -> str:
+    """A kind and its fields, without those that would fill a screen."""
+    words = [str(section["kind"])]
+    for key, value in section.items():
+        if value is None or key in ("kind", *FILLS_SCREENS):
+            continue
+        is_hash = key in ("sha256", "code")
+        words.append(f"{key}={str(value)[:8] if is_hash else value}")
+    return " ".join(words)
 
 
 def check(repair: bool = False, retrain: int = 0, store: StoreDir = DEFAULT_STORE) -> None:
@@ -246,13 +257,23 @@ def _repair(store: "Store", damaged: "list[Damage]") -> None:
 
 def _repair_run(store: "Store", damage: "Damage", row: "RunRow") -> None:
     """Train a damaged run again; one that cannot be trained from its row is deleted."""
+    from mnemoscope.core.working import Working
     from mnemoscope.execution.local import train_again
-    from mnemoscope.report.progress import Working
     from mnemoscope.training.spec import Spec
 
     try:
         spec = Spec.model_validate_json(row.spec_json)
-    except ValueError:
+    except ValueError as error:
+        if row.intact:  # as it was written, so it is the kind that is missing
+            print(
+                str(
+                    UserError(
+                        f"run {row.id} is damaged and of a kind that is unknown here, so it "
+                        f"stays as it is: {error}"
+                    )
+                )
+            )
+            return
         spec = None
     seeds_fit = 0 <= row.first <= row.last < row.first + MAX_SEEDS
     if spec is None or spec.digest() != row.spec or not seeds_fit:
@@ -277,9 +298,9 @@ def _repair_run(store: "Store", damage: "Damage", row: "RunRow") -> None:
 
 def _retrain(store: "Store", n_seeds: int) -> None:
     """Train stored seeds again, chosen at random, and compare what comes out."""
+    from mnemoscope.core.working import Working
     from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
     from mnemoscope.execution.retrain import choose_seeds, retrain_seed
-    from mnemoscope.report.progress import Working
 
     use_all_devices(cache=compile_cache_dir())
     chosen, left_out = choose_seeds(store, n_seeds)

@@ -32,9 +32,9 @@ def explore(
         out: The file to write.
         open_: Open it in the browser.
     """
+    from mnemoscope.core.working import Working
     from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
     from mnemoscope.explorer import build_page, pack_run
-    from mnemoscope.report.progress import Working
     from mnemoscope.store import Store
 
     try:
@@ -93,8 +93,8 @@ def site(
         out: The folder to write into.
         open_: Open it in the browser.
     """
+    from mnemoscope.core.working import Working
     from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
-    from mnemoscope.report.progress import Working
     from mnemoscope.report.site import write_site
     from mnemoscope.store import Store
 

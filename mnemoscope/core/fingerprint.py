@@ -61,6 +61,7 @@ TRAINING = (
     "training/compilation.py",
     "training/run.py",
     "training/schedules.py",
+    "training/shared_arrays.py",
     "training/spec.py",
     "training/step.py",
     "training/worlds.py",

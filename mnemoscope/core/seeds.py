@@ -94,15 +94,13 @@ def for_each_seed(f: Callable[..., Any], mesh: Mesh, lanes: int | None) -> Calla
     return run
 
 
-def map_over_seeds(
-    f: Callable[[Any], Any], n: int, at_most: int | None = None
-) -> Callable[[Any], Any]:
-    """g(each) = f(one part of each) for every part, compiled once, on all devices.
+def map_over_seeds(f: Callable[..., Any], n: int, at_most: int | None = None) -> Callable[..., Any]:
+    """g(each, *same) = f(one part of each, *same) for every part, compiled once, on all devices.
 
     NumPy arrays come back.
 
     Args:
-        f: What is computed for one part.
+        f: What is computed for one part; whatever else it takes is the same for all of them.
         n: How many parts there are.
         at_most: The most that advance together on an accelerator; half as many, with a warning,
             where these do not fit its memory.
@@ -111,11 +109,11 @@ def map_over_seeds(
     lanes = seeds_per_device(mesh, n, at_most)
     run = jax.jit(for_each_seed(f, mesh, lanes))
 
-    def over_all(each: Any) -> Any:
+    def over_all(each: Any, *same: Any) -> Any:
         nonlocal lanes, run
         while True:
             try:
-                return jax.tree.map(lambda x: np.asarray(x)[:n], run(shard(mesh, each)))
+                return jax.tree.map(lambda x: np.asarray(x)[:n], run(shard(mesh, each), *same))
             except jax.errors.JaxRuntimeError as error:
                 if OUT_OF_MEMORY not in str(error):
                     raise

@@ -41,6 +41,20 @@ COLUMNS = (
 )
 
 
+def stored_arrays(
+    arrays: Mapping[str, np.ndarray], seeds: Sequence[int], spec_json: str
+) -> dict[str, Shaped[np.ndarray, "..."]]:
+    """What a file in the store holds, of a run whose kind is unknown here: the same arrays as
+    `run_arrays`, but for the steps, which only the kind can tell.
+
+    Args:
+        arrays: those of the file.
+        seeds: along their first axis.
+        spec_json: the Spec as it is stored.
+    """
+    return {**arrays, "seeds": np.array(seeds), "spec": np.array(spec_json)}
+
+
 def run_arrays(run: Run) -> dict[str, Shaped[np.ndarray, "..."]]:
     """Everything a run holds, under the names that its file in the store has, with its seeds, its
     steps and its Spec as JSON."""

@@ -34,8 +34,8 @@ from mnemoscope.execution.local import contiguous_blocks, select
 from mnemoscope.execution.machine import hardware, use_all_devices, versions
 from mnemoscope.execution.sent_plugins import SentPlugin, load_sent
 from mnemoscope.store import Store, arrays_of, check_arrays, run_of
+from mnemoscope.tasks.data_files import remember_file
 from mnemoscope.training.loop import fit
-from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
@@ -88,7 +88,9 @@ def describe_worker(sent: Sequence[SentPlugin], specs: Sequence[str]) -> dict[st
         return {"error": _line(error)}
 
 
-def train_block(spec_json: str, seeds: list[int], topic: str, number: int) -> dict[str, Any]:
+def train_block(
+    spec_json: str, seeds: list[int], topic: str, number: int, files: Mapping[str, str]
+) -> dict[str, Any]:
     """Train a block on this worker, with a sign of life now and then.
 
     Args:
@@ -96,6 +98,7 @@ def train_block(spec_json: str, seeds: list[int], topic: str, number: int) -> di
         seeds: consecutive.
         topic: where signs of life are heard.
         number: of the block, which they name.
+        files: those that the task reads, by SHA-256, with the path that they have everywhere.
     """
     from distributed import get_worker
 
@@ -103,6 +106,8 @@ def train_block(spec_json: str, seeds: list[int], topic: str, number: int) -> di
     began = time.monotonic()
     last_sign = 0.0
     spec = Spec.model_validate_json(spec_json)
+    for sha256, path in files.items():
+        remember_file(sha256, path)
     origin = trained_by()
 
     def send_sign_of_life(steps: int, _: int) -> None:
@@ -113,7 +118,7 @@ def train_block(spec_json: str, seeds: list[int], topic: str, number: int) -> di
 
     try:
         send_sign_of_life(0, spec.steps)
-        run = fit(spec, seeds, observe=metrics_of(spec), progress=send_sign_of_life)
+        run = fit(spec, seeds, progress=send_sign_of_life)
     except Exception as error:  # in words, as above
         return {"error": _line(error)}
     data = save(arrays_of(run))
@@ -207,6 +212,7 @@ class Cluster:
         for name, (spec, seeds) in wanted.items():
             _, missing = store.blocks(spec, seeds, program)
             if missing:
+                spec.task.files()  # raises where there are none that a worker could read
                 same_spec = lacking.setdefault(spec.digest(), Lacking(name, spec, set()))
                 same_spec.seeds.update(missing)
         if lacking:
@@ -345,7 +351,13 @@ class _Session:
             try:
                 spec_json = block.spec.canonical_json()
                 answer = await self._ask(
-                    worker, train_block, spec_json, block.seeds, self.topic, block.number
+                    worker,
+                    train_block,
+                    spec_json,
+                    block.seeds,
+                    self.topic,
+                    block.number,
+                    dict(block.spec.task.files()),
                 )
                 run = check_answer(block.spec, block.seeds, answer)
             except asyncio.CancelledError:

@@ -1,6 +1,7 @@
 """Where it runs: on this machine, by the rule that finished work is never run twice."""
 
 import json
+import os
 import threading
 import time
 import warnings
@@ -14,12 +15,12 @@ import numpy as np
 from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.fingerprint import describe_origins, trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY, different_seeds
+from mnemoscope.core.working import show_progress
 from mnemoscope.execution.machine import hardware, versions
-from mnemoscope.store import RunRow, Store, block_id
+from mnemoscope.store import RunRow, Store, block_id, open_store
 from mnemoscope.store.checkpoints import StoreCheckpointer
 from mnemoscope.training.compilation import programs
 from mnemoscope.training.loop import PartialProgress, Progress, fit
-from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.run import Run
 from mnemoscope.training.sinks import Sink
 from mnemoscope.training.spec import Spec
@@ -77,10 +78,10 @@ def _try_to_compile(spec: Spec, n_seeds: int) -> None:
 
 
 def load_or_train(
-    store: Store,
+    store: Store | str | os.PathLike[str],
     spec: Spec,
     seeds: int | Sequence[int],
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     sink: Sink | None = None,
     name: str = "",
 ) -> Run:
@@ -91,13 +92,15 @@ def load_or_train(
     unless another has them all already, which a warning says.
 
     Args:
-        store: where finished seeds are, and where new ones go.
+        store: where finished seeds are, and where new ones go: a store, or its folder.
         spec: what to train.
         seeds: those that are wanted; 16 means 0 to 15.
-        progress: called with optimizer steps done and in total, of all seeds that are trained here.
+        progress: called with optimizer steps done and in total, of all seeds that are trained here;
+            True and False show a bar, or none; None shows one in a terminal and in a notebook.
         sink: follows each block, under the name and its seeds.
         name: of the condition, for people; the digest of the Spec, unless told otherwise.
     """
+    store = open_store(store)
     wanted = different_seeds(seeds)
     name = name or spec.digest()
 
@@ -107,7 +110,9 @@ def load_or_train(
         )
 
     with store.lock(spec.digest(), waiting):
-        _train(store, spec, _missing_blocks(store, spec, wanted), progress, sink, name)
+        missing = _missing_blocks(store, spec, wanted)
+        with show_progress(describe_training(spec, sum(map(len, missing))), progress) as tell:
+            _train(store, spec, missing, tell, sink, name)
     program = trained_by().program()
     rows, _ = store.blocks(spec, wanted, program)
     if rows[0].program != program:
@@ -115,6 +120,11 @@ def load_or_train(
         message = f"{name} was trained by {by}, not by this program; it is used as that"
         warnings.warn(message, Notice, stacklevel=2)
     return select([store.load(row) for row in rows], wanted)
+
+
+def describe_training(spec: Spec, n_seeds: int) -> str:
+    """What is being trained, in words."""
+    return f"training {n_seeds} seed{'s' * (n_seeds != 1)} of {spec.task.kind_name()}"
 
 
 def train_again(store: Store, row: RunRow, progress: Progress | None = None) -> None:
@@ -160,7 +170,6 @@ def _train(
             run = fit(
                 spec,
                 block,
-                observe=metrics_of(spec),
                 progress=progress and PartialProgress(progress, behind, len(block), total),
                 checkpointer=checkpointer,
                 sink=sink,

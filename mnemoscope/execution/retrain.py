@@ -14,7 +14,6 @@ from mnemoscope.core.fingerprint import cpu_model, trained_by
 from mnemoscope.execution.local import select
 from mnemoscope.store import RunRow, Store, arrays_of
 from mnemoscope.training.loop import Progress, fit
-from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
@@ -57,7 +56,7 @@ def retrain_seed(
     """
     stored = select([store.load(row)], (seed,))
     spec = Spec.model_validate_json(row.spec_json)
-    again = fit(spec, [seed], observe=metrics_of(spec), progress=progress)
+    again = fit(spec, [seed], progress=progress)
     here = again.origins[0]
     on_cpu = here is not None and here.device == cpu_model()
     if on_cpu and stored.origins == again.origins:

@@ -40,7 +40,8 @@ class Cache(CachedSites):
             names: A name, a list of names, or a function that says yes to names.
         """
         chosen = sites_named(self.model.config, names)
-        return Cache(self.model, {name: self[name] for name in chosen}, self.has_batch_dim)
+        trace = {name: self[name] for name in chosen}
+        return Cache(self.model, trace, self.has_batch_dim, self.tokens)
 
     def remove_batch_dim(self) -> "Cache":
         """Take the batch axis away, in place, where the batch has one row; one row has none."""
@@ -52,6 +53,7 @@ class Cache(CachedSites):
             raise UserError(f"the batch has {max(sizes)} rows; allowed: a batch of one")
         self.trace = {name: jnp.squeeze(x, axis) for name, x in self.trace.items()}
         self.has_batch_dim = False
+        self.tokens = None if self.tokens is None else self.tokens[0]
         return self
 
     def apply_slice_to_batch_dim(self, batch_slice: PosSlice) -> "Cache":
@@ -62,12 +64,13 @@ class Cache(CachedSites):
                 (start, stop) or None for all.
         """
         if batch_slice is None:
-            return Cache(self.model, self.trace, self.has_batch_dim)
+            return Cache(self.model, self.trace, self.has_batch_dim, self.tokens)
         self._check_batch(True)
         axis = self.model.n_leading
         trace = {name: take(x, batch_slice, axis) for name, x in self.trace.items()}
         is_one = not isinstance(batch_slice, slice | tuple) and np.ndim(batch_slice) == 0
-        return Cache(self.model, trace, has_batch_dim=not is_one)
+        tokens = None if self.tokens is None else take(self.tokens, batch_slice, 0)
+        return Cache(self.model, trace, not is_one, tokens)
 
     # ---- the stream and its parts
 

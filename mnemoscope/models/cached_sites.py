@@ -1,14 +1,15 @@
 """What a run saw, by the names of sites, TransformerLens's short forms included."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core import notebook
+from mnemoscope.core.attention_maps import AttentionMaps
 from mnemoscope.core.axes import Array
-from mnemoscope.core.errors import UserError, short
+from mnemoscope.core.errors import UserError, short, unknown
 from mnemoscope.models.shapes import heads_of_qkv
 from mnemoscope.models.sites import SPLIT_INPUTS, SiteName, full_site_name
 from mnemoscope.models.transformer_lens_names import CACHE, refuse
@@ -26,17 +27,25 @@ class CachedSites(Mapping[str, Array]):
     of models ran, and a batch axis if a batch of prompts did.
     """
 
-    def __init__(self, model: Weights, trace: Mapping[str, Array], has_batch_dim: bool = False):
+    def __init__(
+        self,
+        model: Weights,
+        trace: Mapping[str, Array],
+        has_batch_dim: bool = False,
+        tokens: Array | np.ndarray | None = None,
+    ):
         """The sites of one run.
 
         Args:
             model: What ran.
             trace: What it saw, by site.
             has_batch_dim: Whether it ran over a batch.
+            tokens: What it read, to be written on axes; None where nobody said.
         """
         self.model = model
         self.trace = dict(trace)
         self.has_batch_dim = has_batch_dim
+        self.tokens = tokens
 
     def __getitem__(self, name: SiteName) -> Array:
         full = full_site_name(self.model.config, name)
@@ -94,6 +103,40 @@ class CachedSites(Mapping[str, Array]):
         return notebook.format_trace(
             self.trace, {name: f"{in_front} {sites[name]}" for name in sites}
         )
+
+    def attention(
+        self, labels: Sequence[str] | None = None, layer: int | None = None
+    ) -> AttentionMaps:
+        """The attention of every head on one prompt, drawn: a notebook shows it, `str` is an SVG.
+
+        Args:
+            labels: What stands on the axes for each position, such as
+                `[task.token_names[t] for t in prompt]`; None: the numbers of the tokens.
+            layer: The layer that is drawn; None: all of them.
+        """
+        in_front = self._axes_in_front()
+        if in_front and not (in_front == "batch" and len(next(iter(self.trace.values()))) == 1):
+            raise UserError(
+                f"attention is drawn of one model on one prompt; this cache has {in_front} in "
+                "front; allowed: run.model(seed).run_with_cache(prompt)"
+            )
+        with_attn = [i for i in range(self.model.config.n_layers) if self.model.config.has_attn(i)]
+        if layer is not None and layer not in with_attn:
+            raise UserError(unknown("layer with attention", layer, with_attn))
+        chosen = with_attn if layer is None else [layer]
+        patterns: dict[int, np.ndarray] = {}
+        for i in chosen:
+            pattern = np.asarray(self["pattern", i])
+            patterns[i] = pattern[0] if in_front else pattern
+        if not patterns:
+            raise UserError("this model has no layer with attention; there is nothing to draw")
+        length = next(iter(patterns.values())).shape[-1]
+        if labels is None:
+            read = range(length) if self.tokens is None else np.ravel(self.tokens).tolist()
+            labels = [str(token) for token in read]
+        if len(labels) != length:
+            raise UserError(f"{len(labels)} labels for {length} positions; allowed: one for each")
+        return AttentionMaps(patterns, labels)
 
     def _axes_in_front(self) -> str:
         """The names of the axes before a site's own."""

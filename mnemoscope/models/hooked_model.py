@@ -97,7 +97,7 @@ class Hooked(Weights):
         names = None if names_filter is None else sites_named(self.config, names_filter)
         held = None if names is None else held_for(names, {edit.site for edit in edits})
         logits, trace = self._run(tokens, edits, held)
-        cache = Cache(self, trace, has_batch_dim=tokens.ndim == 2)
+        cache = Cache(self, trace, has_batch_dim=tokens.ndim == 2, tokens=tokens)
         if names is not None:
             cache = cache.only(list(names))
         if remove_batch_dim:

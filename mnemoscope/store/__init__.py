@@ -36,21 +36,24 @@ from mnemoscope.store.check import Damage, integrity_error
 from mnemoscope.store.run_file import (
     DamagedRunError,
     RunRow,
+    UnknownKindError,
     arrays_of,
     block_id,
     check_arrays,
     run_of,
 )
-from mnemoscope.store.store import Store
+from mnemoscope.store.store import Store, open_store
 
 __all__ = [
     "Damage",
     "DamagedRunError",
     "RunRow",
     "Store",
+    "UnknownKindError",
     "arrays_of",
     "block_id",
     "check_arrays",
     "integrity_error",
+    "open_store",
     "run_of",
 ]

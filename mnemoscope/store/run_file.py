@@ -34,6 +34,10 @@ class DamagedRunError(UserError):
     """A stored run is not what was written."""
 
 
+class UnknownKindError(UserError):
+    """A stored run is as it was written, and this process does not know what it is of."""
+
+
 # ---- the row
 
 
@@ -295,12 +299,12 @@ def load_run(folder: Path, row: RunRow) -> "Run":
     """Read a stored block back; anything that does not fit its row is an error, not a guess."""
     from mnemoscope.training.spec import Spec
 
-    arrays = _read_arrays(folder, row)
+    arrays = read_arrays(folder, row)
     try:
         spec = Spec.model_validate_json(row.spec_json)
     except UserError as error:
         # its text is what was written: another Mnemoscope's, or an extension's that is not loaded
-        raise UserError(
+        raise UnknownKindError(
             f"stored run {row.id} is of a kind that is unknown here, not damaged ({error})"
         ) from error
     try:
@@ -311,8 +315,11 @@ def load_run(folder: Path, row: RunRow) -> "Run":
     return run_of(spec, range(row.first, row.last + 1), arrays, origins)
 
 
-def _read_arrays(folder: Path, row: RunRow) -> dict[str, np.ndarray]:
-    """The arrays of a stored block, whose Spec and seeds are those that it is kept under."""
+def read_arrays(folder: Path, row: RunRow) -> dict[str, np.ndarray]:
+    """The arrays of a stored block, whose Spec and seeds are those that it is kept under.
+
+    Nothing here reads the Spec: it may be of a kind that this process does not know.
+    """
     try:
         arrays = load(read_bytes(folder, row))
         if row.first < 0 or sha256(row.spec_json.encode())[:16] != row.spec:

@@ -39,6 +39,11 @@ if TYPE_CHECKING:  # reading the index needs no JAX
     from mnemoscope.training.spec import Spec
 
 
+def open_store(store: "Store | str | os.PathLike[str]") -> "Store":
+    """A store, or the one in this folder, which is made if it is not there."""
+    return store if isinstance(store, Store) else Store(Path(store))
+
+
 class Store(Index):
     """A folder of finished runs and findings."""
 
@@ -95,6 +100,10 @@ class Store(Index):
     def load(self, row: RunRow) -> "Run":
         """Read a stored block back; anything that does not fit its row is an error, not a guess."""
         return run_file.load_run(self.folder, row)
+
+    def load_arrays(self, row: RunRow) -> dict[str, np.ndarray]:
+        """The arrays of a stored block as they are, also of a kind that is unknown here."""
+        return run_file.read_arrays(self.folder, row)
 
     def save(self, run: "Run", seconds: float, machine: str) -> None:
         """Keep a run of consecutive seeds; what is stored of the block already must be part of it.

@@ -14,6 +14,7 @@ from mnemoscope.tasks.cycle import Cycle
 from mnemoscope.tasks.facts import SHOWN, Facts, FactWorld, Shown
 from mnemoscope.tasks.hops import Hops, HopWorld
 from mnemoscope.tasks.permutation import Permutation, Role, Sequences, Split
+from mnemoscope.tasks.token_array import TokenArray
 from mnemoscope.tasks.vocabulary import Vocabulary
 
 # what a Spec takes; a stored one names its task by `kind`
@@ -36,6 +37,7 @@ __all__ = [
     "Shown",
     "Split",
     "Task",
+    "TokenArray",
     "Vocabulary",
     "World",
     "read_corpus",

@@ -5,6 +5,10 @@ which mappings are held out). Because it is an array argument and not a constant
 different worlds train side by side in one compiled loop, and an interval over seeds covers the luck
 of the world as well as that of the weights.
 
+Arrays that all seeds read and none owns (a text, a table of measurements) are what `load_arrays`
+returns. They are arguments of the compiled program too, one copy on each device for all seeds, and
+`sample` reads them as `self.arrays`.
+
 To add a task: a subclass of `Task` with a `kind` of its own, in a file anywhere. It needs
 `d_vocab`, `n_ctx` and `sample`; the rest, where there is something to say. What is exact about a
 task (`posterior`, `loss_floor`, `list_examples`) is None where it is not known, and
@@ -12,7 +16,9 @@ task (`posterior`, `loss_floor`, `list_examples`) is None where it is not known,
 """
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +27,8 @@ from mnemoscope.core.errors import in_one_line
 from mnemoscope.core.kinds import Kind
 
 World = Any  # a pytree of arrays; each task names its own
+Arrays = Any  # a pytree of arrays that all seeds share
+T = TypeVar("T", bound="Task")
 
 
 class Example(NamedTuple):
@@ -142,3 +150,50 @@ class Task(Kind):
             world: what the seed hides.
         """
         return None
+
+    # ---- arrays that all seeds share
+
+    def load_arrays(self) -> Arrays:
+        """Arrays that every seed reads and none owns, on the host; none, unless a task has some."""
+        return ()
+
+    @cached_property
+    def arrays(self) -> Arrays:
+        """What `load_arrays` returns; inside a compiled program the argument that stands for it."""
+        return self.load_arrays()
+
+    def with_arrays(self: T, arrays: Arrays) -> T:
+        """The same task inside a compiled program.
+
+        Args:
+            arrays: what `load_arrays` returned, as arguments of the program.
+        """
+        inside = self.__copy__()
+        object.__setattr__(inside, "arrays", arrays)  # where `arrays` itself would keep them
+        return inside
+
+    def files(self) -> Mapping[str, str]:
+        """The files that `load_arrays` reads, by SHA-256, each with its path on this machine.
+
+        Workers of a cluster are told of them and look there. Raises where what is read is no file.
+        """
+        return {}
+
+    # ---- what a model is evaluated on
+
+    @property
+    def n_examples(self) -> int | None:
+        """How many sequences a model is evaluated on; None: as many as one asks for, drawn by
+        `sample`."""
+        return None
+
+    def example(self, world: World, index: Int[Array, ""]) -> Example:
+        """One of the sequences that a model is evaluated on; needed where `n_examples` is a number.
+
+        Where some are more probable than others, their weights say so.
+
+        Args:
+            world: what the seed hides.
+            index: which one, from 0 up.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no `example`")

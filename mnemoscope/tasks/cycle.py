@@ -50,8 +50,16 @@ class Cycle(Task):
 
     def sample(self, world: tuple[()], *, key: PRNGKeyArray) -> Example:
         """The cycle from a random start."""
-        first = jax.random.randint(key, (), 0, self.n_symbols)
-        tokens = (first + jnp.arange(self.length + 1)) % self.n_symbols
+        return self.example(world, jax.random.randint(key, (), 0, self.n_symbols))
+
+    @property
+    def n_examples(self) -> int:
+        """One for each start."""
+        return self.n_symbols
+
+    def example(self, world: tuple[()], index: Int[Array, ""]) -> Example:
+        """The cycle from this start."""
+        tokens = (index + jnp.arange(self.length + 1)) % self.n_symbols
         return Example(tokens[:-1], tokens[1:], jnp.ones(self.length))
 
     def sequences(self) -> Int[np.ndarray, "batch length"]:

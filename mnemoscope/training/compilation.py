@@ -23,6 +23,7 @@ from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.seeds import device_mesh, for_each_seed, seeds_per_device, shard
 from mnemoscope.core.xla import compiler_options
 from mnemoscope.training.first_look import require_trainable
+from mnemoscope.training.shared_arrays import shapes_of, with_arrays
 from mnemoscope.training.spec import Spec
 from mnemoscope.training.step import State, TrainingNumbers, numbers_of, start, train_step
 from mnemoscope.training.worlds import seed_keys
@@ -33,7 +34,7 @@ class Programs(NamedTuple):
 
     # of the seeds
     start: Callable[[Int[Array, "seed"]], State]
-    # of (seeds, states, numbers of each seed's Spec), first step, last step
+    # of (seeds, states, numbers of each seed's Spec), first step, last step, arrays of the task
     advance: Callable[..., State]
     # what `advance` holds on each device while it runs; None where the compiler does not say
     bytes_on_device: int | None
@@ -88,14 +89,17 @@ def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
     """Both programs for these devices; they are those of every Spec of the same shape."""
     require_trainable(spec.task)
 
-    def one_seed(each: tuple[Array, State, TrainingNumbers], begin: Array, end: Array) -> State:
+    def one_seed(
+        each: tuple[Array, State, TrainingNumbers], begin: Array, end: Array, arrays: Any
+    ) -> State:
         seed, state, numbers = each
+        inside = with_arrays(spec, arrays)
         for_world, _, for_data = seed_keys(seed)
-        world = spec.task.world(key=for_world)
+        world = inside.task.world(key=for_world)
         state = state._replace(loss_sum=jnp.zeros(()))
 
         def one_step(i: Array, state: State) -> State:
-            return train_step(spec, world, for_data, i, state, numbers)
+            return train_step(inside, world, for_data, i, state, numbers)
 
         return jax.lax.fori_loop(begin, end, one_step, state)
 
@@ -110,7 +114,7 @@ def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
     numbers = shard(mesh, numbers_by_seed([spec] * n_seeds))
     step = jnp.zeros((), int)
     advance = jax.jit(for_each_seed(one_seed, mesh, lanes))
-    lowered = advance.lower((ids, states, numbers), step, step)
+    lowered = advance.lower((ids, states, numbers), step, step, shapes_of(spec.task, mesh))
     compiled = lowered.compile(compiler_options(mesh))
     return Programs(start=draw_start, advance=compiled, bytes_on_device=_bytes_of(compiled))
 

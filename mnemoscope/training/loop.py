@@ -14,6 +14,7 @@ of devices.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast, runtime_checkable
 
 import jax
@@ -33,10 +34,13 @@ from mnemoscope.core.seeds import (
     seeds_per_device,
     shard,
 )
-from mnemoscope.models import HookedModel, bind
+from mnemoscope.models import bind
 from mnemoscope.tasks import World
 from mnemoscope.training.compilation import Programs, numbers_by_seed, programs
+from mnemoscope.training.metric import Observe
+from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.run import Run
+from mnemoscope.training.shared_arrays import place_arrays, with_arrays
 from mnemoscope.training.sinks import Sink
 from mnemoscope.training.spec import Spec
 from mnemoscope.training.step import State, TrainingNumbers, all_params
@@ -45,10 +49,9 @@ from mnemoscope.training.worlds import draw_worlds, world_hashes
 # how often, at least, a training stops: a point of the loss curve and a move of the progress bar
 STOPS = 64
 
-Observe = Callable[[HookedModel, World], Mapping[str, Array]]
 Progress = Callable[[int, int], None]  # steps done, steps in all
 _Watch = Callable[[State], Mapping[str, Array]]  # `Observe`, compiled for all seeds
-_OnAll = Callable[[tuple[Array, Params, World]], Mapping[str, Array]]
+_OnAll = Callable[[tuple[Array, Params, World], Any], Mapping[str, Array]]
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,9 @@ def fit(
     Args:
         spec: what is trained, and how.
         seeds: how many, 16 for 0 to 15; or which ones, different whole numbers from 0 up.
-        observe: `observe(model, world)` is called for every seed at every look of the Spec. The
-            caller pays for it: it is compiled once and runs at each look.
+        observe: `observe(model, world)` is called for every seed at every evaluation of the Spec,
+            beside the metrics that the Spec names. The caller pays for it: it is compiled once and
+            runs at each evaluation.
         progress: hears at every stop how many steps are done, and how many there are in all.
         checkpointer: with one, a training that was cut off goes on from the stop at which it was
             saved, to the same bits.
@@ -124,7 +128,7 @@ def fit_many(
     Args:
         specs: what is trained; one Run comes back for each, in this order.
         seeds: how many, 16 for 0 to 15; or which ones, different whole numbers from 0 up.
-        observe: `observe(model, world)` is called for every seed at every look of its Spec.
+        observe: `observe(model, world)` is called for every seed at every evaluation of its Spec.
         progress: hears at every stop how many steps are done, and how many there are in all.
     """
     wanted = different_seeds(seeds)
@@ -174,7 +178,8 @@ def _fit_side_by_side(
     ids = shard(mesh, np.tile(np.array(wanted, np.int32), len(specs)))
     numbers = shard(mesh, numbers_by_seed([each for each in specs for _ in wanted]))
     states = program.start(ids)
-    read_metrics = _compile_metrics(spec, observe, mesh, ids, n_rows) if observe else None
+    arrays = place_arrays(spec.task, mesh)
+    read_metrics = _compile_metrics(spec, observe, mesh, ids, arrays)
     stop = _Stop(
         spec=spec,
         schedule=_schedule(spec, with_metrics=read_metrics is not None),
@@ -185,7 +190,7 @@ def _fit_side_by_side(
         sink=sink,
     )
     states = stop.begin_or_resume(states, mesh)
-    states = _train(program, ids, states, numbers, stop)
+    states = _train(partial(_advance, program, ids, numbers, arrays), states, stop)
     snapshots = stop.history.stacked("snapshots")
     metrics = stop.history.stacked("metrics")
     losses = stop.history.stacked("losses")[""]
@@ -210,32 +215,53 @@ def _fit_side_by_side(
 
 
 def _compile_metrics(
-    spec: Spec, observe: Observe, mesh: Mesh, ids: Int[Array, "seed"], n_seeds: int
-) -> _Watch:
-    """`observe` for all seeds at once, each with its own world."""
+    spec: Spec, observe: Observe | None, mesh: Mesh, ids: Int[Array, "seed"], arrays: Any
+) -> _Watch | None:
+    """The Spec's metrics and `observe` for all seeds at once, each with its own world; None where
+    there is neither."""
+    if metrics_of(spec) is None and observe is None:
+        return None
 
-    def on_one(each: tuple[Array, Params, World]) -> Mapping[str, Array]:
+    def on_one(each: tuple[Array, Params, World], arrays: Any) -> Mapping[str, Array]:
         trained, frozen, world = each
-        return observe(bind(spec.model, all_params(spec, trained, frozen)), world)
+        model = bind(spec.model, all_params(spec, trained, frozen))
+        found: dict[str, Array] = {}
+        for read in (metrics_of(with_arrays(spec, arrays)), observe):
+            for name, value in read(model, world).items() if read else ():
+                if name in found:
+                    raise UserError(
+                        f"observe reads {name!r}, as a metric of the Spec does; allowed: one of "
+                        "them"
+                    )
+                found[name] = value
+        return found
 
-    for_all = for_each_seed(on_one, mesh, seeds_per_device(mesh, n_seeds))
+    for_all = for_each_seed(on_one, mesh, seeds_per_device(mesh, len(ids)))
     # jax does not say of what it compiles what it returns
     on_all = cast(_OnAll, jax.jit(for_all))  # pyright: ignore[reportUnknownMemberType]
     worlds = draw_worlds(spec.task, ids)
-    return lambda states: on_all((states.trained, states.frozen, worlds))
+    return lambda states: on_all((states.trained, states.frozen, worlds), arrays)
 
 
-def _train(
+def _advance(
     program: Programs,
     ids: Int[Array, "seed"],
-    states: State,
     numbers: TrainingNumbers,
-    stop: "_Stop",
+    arrays: Any,
+    states: State,
+    begin: int,
+    end: int,
 ) -> State:
+    """Go on from one step to another."""
+    each = (ids, states, numbers)
+    return program.advance(each, jnp.array(begin), jnp.array(end), arrays)
+
+
+def _train(advance: Callable[[State, int, int], State], states: State, stop: "_Stop") -> State:
     """Go on to the last step, and stop on the way wherever the schedule says."""
     unread: tuple[int, int, State] | None = None
     for begin, end in stop.stretches_ahead():
-        states = program.advance((ids, states, numbers), jnp.array(begin), jnp.array(end))
+        states = advance(states, begin, end)
         # the next stretch is under way before the last one is read, so no device waits for Python
         # or for another device
         if unread:

@@ -25,6 +25,8 @@ from mnemoscope.core.users_code import calling
 from mnemoscope.models import HookedModel, Model
 from mnemoscope.tasks import Task, World
 
+# of a model and its world: what is read of one seed
+Observe = Callable[[HookedModel, World], Mapping[str, Array]]
 # of a task, a model and a world; what comes back is checked when it is called
 Read = Callable[[Any, HookedModel, Any], Any]
 

@@ -34,9 +34,8 @@ from mnemoscope.probes import weight_memories
 from mnemoscope.probes.distraction import distraction, require_parts
 from mnemoscope.probes.hop_accuracy import by_level
 from mnemoscope.tasks import SHOWN, Bigrams, Facts, FactWorld, Hops, HopWorld, Task, World
-from mnemoscope.training.loop import Observe
 from mnemoscope.training.loss import cross_entropy
-from mnemoscope.training.metric import AnyMetrics, Metric
+from mnemoscope.training.metric import AnyMetrics, Metric, Observe
 from mnemoscope.training.spec import Spec
 
 SAMPLE = 64  # sequences
@@ -45,7 +44,8 @@ NOISE_DRAWS = 8  # contexts in which each fact is read
 
 
 def metrics_of(spec: Spec) -> Observe | None:
-    """The function that reads everything that a Spec's `metrics` name, for `fit`."""
+    """The function that reads everything that a Spec's `metrics` name; None where they name
+    nothing."""
     chosen = list_metrics(spec.metrics)
     if not chosen:
         return None

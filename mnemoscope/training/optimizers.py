@@ -27,7 +27,27 @@ Steps = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 class Optimizer(Numbered):
-    """What every optimizer has: a rate that may change over the steps, and a direction."""
+    """What every optimizer has: a rate that may change over the steps, and a direction.
+
+    One of one's own is a class with a `kind` and a direction, which is an Optax transformation; its
+    fields are arguments of the compiled program:
+
+        class Lion(ms.Optimizer):
+            "The sign of a mean of gradients."
+
+            kind: Literal["lion"] = "lion"
+            lr: float = 1e-4
+            b1: float = 0.9
+            b2: float = 0.99
+
+            def direction(self):
+                return optax.scale_by_lion(self.b1, self.b2)
+
+        ms.Spec(task=ms.Cycle(), optimizer=Lion(lr=3e-4, warmup=100))
+
+    With `wants_tree = True` the direction gets parameters by name, each in its shape (for one that
+    works on matrices); otherwise all of them as one vector.
+    """
 
     family: ClassVar[str] = "optimizer"
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ from mnemoscope.models.precision import lowered, products
 from mnemoscope.models.rewrites.choose import choose_rewrite
 from mnemoscope.training.compilation import numbers_by_seed, programs
 from mnemoscope.training.loss import batch_loss, loss_and_gradient
+from mnemoscope.training.shared_arrays import place_arrays, with_arrays
 from mnemoscope.training.spec import Spec
 from mnemoscope.training.step import (
     State,
@@ -132,18 +134,21 @@ def _compiled_loop(
 ) -> Callable[..., State]:
     """The loop that ends with `stage`, compiled: of (seeds, states) and a number of turns."""
 
-    def one_seed(each: tuple[Array, State], end: Array) -> State:
+    def one_seed(each: tuple[Array, State], end: Array, arrays: Any) -> State:
         seed, state = each
+        inside = with_arrays(spec, arrays)
         for_world, _, for_data = seed_keys(seed)
-        world = spec.task.world(key=for_world)
+        world = inside.task.world(key=for_world)
 
         def one_turn(i: Array, state: State) -> State:
-            return _turn(stage, spec, world, for_data, i, state)
+            return _turn(stage, inside, world, for_data, i, state)
 
         return jax.lax.fori_loop(0, end, one_turn, state)
 
-    lowered = jax.jit(for_each_seed(one_seed, mesh, lanes)).lower(each, jnp.zeros((), int))
-    return lowered.compile(compiler_options(mesh))
+    arrays = place_arrays(spec.task, mesh)
+    lowered = jax.jit(for_each_seed(one_seed, mesh, lanes)).lower(each, jnp.zeros((), int), arrays)
+    compiled = lowered.compile(compiler_options(mesh))
+    return lambda each, end: compiled(each, end, arrays)
 
 
 def _seconds_a_turn(loop: Callable[[Array], State], repeats: int) -> list[float]:
@@ -178,6 +183,8 @@ def write_trace(spec: Spec, n_seeds: int, folder: Path, steps: int = 20) -> None
     states = program.start(ids)
     begin = jnp.array(steps)
     end = jnp.array(2 * steps)
-    states = jax.block_until_ready(program.advance((ids, states, numbers), jnp.array(0), begin))
+    arrays = place_arrays(spec.task, device_mesh(n_seeds))
+    states = program.advance((ids, states, numbers), jnp.array(0), begin, arrays)
+    states = jax.block_until_ready(states)
     with jax.profiler.trace(str(folder)):
-        jax.block_until_ready(program.advance((ids, states, numbers), begin, end))
+        jax.block_until_ready(program.advance((ids, states, numbers), begin, end, arrays))

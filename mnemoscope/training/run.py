@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+import mnemoscope  # the public functions, which are loaded when they are first called
 from mnemoscope.core import notebook
 from mnemoscope.core.axes import Float, Int, Params, Shaped, UInt
 from mnemoscope.core.errors import UserError
@@ -16,6 +17,7 @@ from mnemoscope.core.fingerprint import TrainedBy, describe_origins
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.models import HookedModel, bind
 from mnemoscope.tasks import World
+from mnemoscope.training.by_seed import By, BySeed, Progress
 from mnemoscope.training.spec import Spec
 from mnemoscope.training.worlds import draw_worlds, hash_worlds
 
@@ -104,6 +106,72 @@ class Run:
         worlds = draw_worlds(self.spec.task, jnp.array([seed]))
         self._check_worlds(worlds, [self._row(seed)])
         return jax.tree.map(itemgetter(0), worlds)
+
+    # ---- what its models can do
+
+    def accuracy(
+        self,
+        by: By = "seed",
+        *,
+        sample: int = 1024,
+        snapshot: int = -1,
+        progress: Progress = None,
+    ) -> BySeed:
+        """The share of right answers where the loss is read, by weight, of each seed.
+
+        It is exact where the task says on which sequences a model is evaluated
+        (`Task.n_examples`), else over a fixed sample.
+
+        Args:
+            by: `seed`, a number for each; `position`, one for each seed and position.
+            sample: how many sequences are drawn, where the task has no list of them.
+            snapshot: the stored moment of training; -1 is the end.
+            progress: whether a bar is shown; None: in a terminal and in a notebook.
+        """
+        from mnemoscope.training.evaluation import evaluate
+
+        return evaluate(self, "accuracy", by, sample, snapshot, progress)
+
+    def loss(
+        self,
+        by: By = "seed",
+        *,
+        sample: int = 1024,
+        snapshot: int = -1,
+        progress: Progress = None,
+    ) -> BySeed:
+        """The mean of -log p(target) on the same sequences as `accuracy`, of each seed.
+
+        Args:
+            by: `seed`, a number for each; `position`, one for each seed and position.
+            sample: how many sequences are drawn, where the task has no list of them.
+            snapshot: the stored moment of training; -1 is the end.
+            progress: whether a bar is shown; None: in a terminal and in a notebook.
+        """
+        from mnemoscope.training.evaluation import evaluate
+
+        return evaluate(self, "loss", by, sample, snapshot, progress)
+
+    def measure(
+        self, metric: Any, store: Any = None, progress: Progress = None
+    ) -> dict[str, Shaped[np.ndarray, "seed snap ..."]]:
+        """What a metric reads of every seed at every snapshot; nothing is trained.
+
+        Args:
+            metric: a metric (`@ms.metric`), the name of one of ours, or several.
+            store: a store, or its folder, where it is kept and found again.
+            progress: whether a bar is shown; None: in a terminal and in a notebook.
+        """
+        return mnemoscope.measure(self, metric, store, progress)
+
+    def explore(self, path: Any = None, **options: Any) -> Any:
+        """The explorer of this run: inline in a notebook, elsewhere a page that is opened.
+
+        Args:
+            path: the file to write; None: explorer.html, or none in a notebook.
+            **options: those of `mnemoscope.explore`.
+        """
+        return mnemoscope.explore(self, path, **options)
 
     def _check_worlds(self, worlds: World, rows: Sequence[int]) -> None:
         """Raise where a world is not the one of its row."""

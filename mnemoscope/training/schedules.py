@@ -23,7 +23,22 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Schedule(Numbered):
-    """The share of the learning rate at each step."""
+    """The share of the learning rate at each step.
+
+    One of one's own is a class with a `kind`, and its fields are arguments of the compiled program,
+    so that another number compiles nothing anew:
+
+        class Halving(ms.Schedule):
+            "Half the rate after every so many steps."
+
+            kind: Literal["halving"] = "halving"
+            every: int = 1000
+
+            def share(self, step, steps):
+                return 0.5 ** (jnp.asarray(step, float) / self.every)
+
+        ms.Spec(task=ms.Cycle(), optimizer=ms.Adam(schedule=Halving(every=500)))
+    """
 
     family: ClassVar[str] = "schedule"
 

@@ -16,6 +16,7 @@ from mnemoscope.core.axes import Array, Int, Key, UInt
 from mnemoscope.core.fingerprint import list_replaced
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.tasks import Task, World
+from mnemoscope.tasks.base import Arrays
 
 WORLDS_AT_ONCE = 256  # the worlds of permutations of 9 symbols have three megabytes each
 
@@ -27,16 +28,22 @@ def seed_keys(seed: int | Int[Array, ""]) -> Key[Array, "3"]:
 
 def draw_worlds(task: Task, seeds: Int[Array, "seed"]) -> World:
     """Each seed's world, with a leading seed axis."""
+    # a task without a world of its own needs no arrays for it, which may be gone by now
+    arrays = () if type(task).world is Task.world else task.load_arrays()
     # what was put in the place of our functions, or of a task's helpers, is part of the key under
     # which jit keeps a program
-    return _draw_worlds(task, seeds, (task.code(), list_replaced()))
+    return _draw_worlds(task, seeds, (task.code(), list_replaced()), arrays)
 
 
 @partial(jax.jit, static_argnames=("task", "code"))
 def _draw_worlds(
-    task: Task, seeds: Int[Array, "seed"], code: tuple[str, tuple[tuple[str, str], ...]]
+    task: Task,
+    seeds: Int[Array, "seed"],
+    code: tuple[str, tuple[tuple[str, str], ...]],
+    arrays: Arrays,
 ) -> World:
-    return jax.vmap(lambda seed: task.world(key=seed_keys(seed)[0]))(seeds)
+    inside = task.with_arrays(arrays)
+    return jax.vmap(lambda seed: inside.world(key=seed_keys(seed)[0]))(seeds)
 
 
 def hash_worlds(worlds: World, n_seeds: int) -> UInt[np.ndarray, "seed 32"]:

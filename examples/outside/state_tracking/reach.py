@@ -1,7 +1,6 @@
 """How far into a sequence a model keeps track."""
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 import mnemoscope as ms

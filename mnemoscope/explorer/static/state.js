@@ -38,6 +38,8 @@ export function refresh(state) {
 
 /** Put the view into the address, so that it can be copied. */
 export function keepAddress(state) {
+  // in a notebook's frame the page has no address of its own
+  if (location.protocol === "about:") return;
   history.replaceState(null, "", writeAddress(state.view));
 }
 
