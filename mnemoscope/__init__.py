@@ -36,7 +36,6 @@ _MODULE_OF = {
     "Measurement": "mnemoscope.studies.measurement",
     "Metric": "mnemoscope.training.metric",
     "Model": "mnemoscope.models",
-    "Metric": "mnemoscope.training.metric",
     "ModelConfig": "mnemoscope.models",
     "Optimizer": "mnemoscope.training.optimizers",
     "Permutation": "mnemoscope.tasks",
