@@ -27,6 +27,9 @@ from mnemoscope.models import patch_sites as patch_sites
 from mnemoscope.models import replace_site as replace_site
 from mnemoscope.report.watched import run_study as run_study
 from mnemoscope.store import Store as Store
+from mnemoscope.studies.evidence import Evidence as Evidence
+from mnemoscope.studies.measurement import Groups as Groups
+from mnemoscope.studies.measurement import InconclusiveError as InconclusiveError
 from mnemoscope.studies.measurement import Measurement as Measurement
 from mnemoscope.studies.study import Condition as Condition
 from mnemoscope.studies.study import Study as Study

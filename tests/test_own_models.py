@@ -46,7 +46,7 @@ SPEC = ms.Spec(task=ms.Cycle(n_symbols=4, length=4), model=Gru(), steps=4, batch
 
 @pytest.fixture(scope="module")
 def run():
-    return ms.fit(SPEC, 3, metrics_of(SPEC))
+    return ms.fit(SPEC, 3)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_it_trains_and_is_found_again(run, store):
 
 
 def test_a_seed_trains_the_same_alone(run):
-    alone = ms.fit(SPEC, [1], metrics_of(SPEC))
+    alone = ms.fit(SPEC, [1])
     np.testing.assert_array_equal(alone.losses[0], run.losses[1])
     for name, value in alone.snapshots.items():
         np.testing.assert_array_equal(value[0], run.snapshots[name][1])

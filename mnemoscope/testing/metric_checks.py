@@ -221,7 +221,7 @@ def _check_refuses(readings: _Readings) -> str:
 def _check_trains(readings: _Readings) -> str:
     if not readings.train:
         raise NotApplicable("no training was asked for")
-    run = fit(readings.spec, 2, metrics_of(readings.spec))
+    run = fit(readings.spec, 2)
     for name, x in readings.found.items():
         require(name in run.metrics, f"the run has no {name}, but {', '.join(run.metrics)}")
         wanted = (2, 2, *x.shape[1:])

@@ -34,7 +34,6 @@ from mnemoscope.testing.check_result import (
     run_checks,
 )
 from mnemoscope.training.loop import fit
-from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 from mnemoscope.verdicts.claim import PLAIN, Claim, Part, read_claims
@@ -157,7 +156,7 @@ class _Tried:
         """A condition's tiny training."""
         if name not in self.runs:
             spec = self.conditions[name].spec
-            self.runs[name] = fit(spec, range(SEEDS), observe=metrics_of(spec))
+            self.runs[name] = fit(spec, range(SEEDS))
         return self.runs[name]
 
     def measure_all(self) -> Iterator[tuple[str, Finding]]:
