@@ -1,12 +1,14 @@
 // The start of the page: one state, every part drawn from it, and what listens to it.
 
 import { readAddress } from "address.js";
-import { renderAnswers, renderSummary } from "answers.js";
-import { listenToAttention, renderAttention } from "attention.js";
+import { renderAnswers, renderReadings, renderSummary } from "answers.js";
 import { listenToCell, renderCell } from "cell.js";
 import { readRuns } from "data.js";
+import { listenToFlow, renderFlow } from "flow.js";
 import { renderModels } from "models.js";
+import { renderNotice } from "notice.js";
 import { renderParity } from "parity.js";
+import { renderPart } from "part_panel.js";
 import { renderPresets } from "presets.js";
 import { listenToPrompt, renderPrompt, showTyped } from "prompt.js";
 import { listenToShare } from "share.js";
@@ -15,11 +17,14 @@ import { renderTables } from "tables.js";
 import { listenToTraining, renderTraining, stopPlaying } from "training.js";
 
 function render(state) {
+  renderNotice(state);
   renderModels(state);
   renderPrompt(state);
   renderPresets(state);
+  renderReadings(state);
   renderAnswers(state);
-  renderAttention(state);
+  renderFlow(state);
+  renderPart(state);
   renderTraining(state);
   renderTables(state);
   renderCell(state);
@@ -39,7 +44,7 @@ function start() {
   const state = createState(readRuns(), location.hash, render);
   listenToPrompt(state);
   listenToTraining(state);
-  listenToAttention(state);
+  listenToFlow(state);
   listenToCell(state);
   listenToShare(state);
   addEventListener("hashchange", () => openAddress(state));

@@ -35,7 +35,10 @@ function renderSelects(state) {
   put(byId("models"),
     drawSelect("Model", "run", runs, (id) => pickRun(state, id)),
     drawSelect("Seed", "seed", seeds, (value) => pickSeed(state, Number(value))),
-    h("p", { class: "note" }, run.about));
+    h("details", { class: "about" },
+      h("summary", { "data-key": "about" }, "configuration"),
+      h("p", { class: "note" }, run.about)));
+  if (byId("words").textContent !== run.words) byId("words").textContent = run.words;
 }
 
 /** One seed as a button; `height` is how full it stands, from 0 to 1. */

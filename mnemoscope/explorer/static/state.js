@@ -16,6 +16,7 @@ export function createState(runs, hash, render) {
     task: null, // the adapter of its task, as in tasks.js
     edits: null, // what is ablated and forced, as `forward` takes it
     trace: null, // every value of the forward pass
+    before: null, // the same with nothing ablated or forced; null where nothing is
     inputError: "", // what is wrong with the typed prompt
     drawCount: 0, // random prompts so far
     timer: null, // while training is played
@@ -33,6 +34,8 @@ export function refresh(state) {
   state.task = createAdapter(view.run, worldOf(view.run, view.seed));
   state.edits = buildEdits(state.model, view);
   state.trace = forward(state.model, view.tokens, state.edits);
+  const isEdited = Object.keys({ ...view.off, ...view.force }).length > 0;
+  state.before = isEdited ? forward(state.model, view.tokens) : null;
   state.render(state);
 }
 
@@ -45,7 +48,7 @@ export function keepAddress(state) {
 
 /** Change the view; the address and the page follow. */
 export function changeView(state, change) {
-  state.view = { ...state.view, ...change };
+  state.view = { ...state.view, problems: [], ...change };
   keepAddress(state);
   refresh(state);
 }

@@ -5,9 +5,15 @@ function hasLongNames(run) {
   return run.token_names.some((name) => name.length > 1);
 }
 
+// white space as tokens are named, in mnemoscope/tasks/bigrams.py
+const SIGNS = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍" };
+
+/** White space is a token where there is one for it, and else only stands between tokens. */
 function splitPrompt(run, text) {
   if (hasLongNames(run)) return text.split(/\s+/).filter(Boolean);
-  return [...text].filter((character) => !/[\s,]/.test(character));
+  const named = (name) => run.token_names.includes(name);
+  const characters = [...text].map((each) => (named(SIGNS[each]) ? SIGNS[each] : each));
+  return characters.filter((each) => named(each) || !/[\s,]/.test(each));
 }
 
 /** A typed prompt as {tokens}, or as {error} that says what is wrong with it. */
