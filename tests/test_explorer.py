@@ -255,12 +255,13 @@ def test_an_answer_that_no_training_asked_for_says_so(tab):
     assert tab.text_content("#readings") == "Here recall says 4, elimination says 1."
 
 
-def luminance(color):
-    shares = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    return np.dot(
-        [0.2126, 0.7152, 0.0722],
-        [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in shares],
-    )
+def channels(color):
+    return np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+
+
+def luminance(shares):
+    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    return linear @ [0.2126, 0.7152, 0.0722]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -269,11 +270,8 @@ def test_numbers_can_be_read_on_every_shade_of_attention(theme, full):
     """White on light blue was 2.6 to 1."""
     ink, paper, color = (getattr(COLORS[name], theme) for name in ("ink", "paper", full))
     for share in np.linspace(0, 1, 21):
-        mixed = "#" + "".join(
-            f"{round(share * int(color[i : i + 2], 16) + (1 - share) * int(paper[i : i + 2], 16)):02x}"
-            for i in (1, 3, 5)
-        )
-        low, high = sorted((luminance(ink), luminance(mixed)))
+        mixed = share * channels(color) + (1 - share) * channels(paper)
+        low, high = sorted((luminance(channels(ink)), luminance(mixed)))
         assert (high + 0.05) / (low + 0.05) >= 4.5
 
 
@@ -315,7 +313,8 @@ def test_the_keyboard_is_enough(tab):
     tab.keyboard.press("ArrowLeft")
     assert tab.text_content("#step") != "step 30 of 30"
     names = tab.evaluate("""
-        [...document.querySelectorAll('button, input, select, [role=button], svg:not([aria-hidden])')]
+        [...document.querySelectorAll('button, input, select, [role=button], svg')]
+            .filter(e => !e.hasAttribute('aria-hidden'))
             .filter(e => !(
                 e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length
             ))
@@ -494,6 +493,23 @@ def test_names_become_text_and_not_markup(browser, tmp_path):
     assert tab.locator("#run option").text_content() == HOSTILE
     assert trouble == []
     tab.close()
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_what_is_touched_has_24_pixels(tab, width):
+    tab.set_viewport_size({"width": width, "height": 800})
+    open_part(tab, "0.1")
+    tab.click("#matrices summary")
+    tab.click("#numbers [data-key='n-Q_h1-1-0']")
+    unfold(tab, 3)
+    small = tab.evaluate("""
+        [...document.querySelectorAll('button, input, select, summary, [role=button]')]
+            .map(e => [e.dataset.key ?? e.id, e.getBoundingClientRect()])
+            .filter(([, box]) => box.width > 0 && (box.width < 24 || box.height < 24))
+            .map(([name, { width, height }]) => `${name}: ${width} x ${height}`)
+    """)
+    assert small == []
 
 
 @needs_browser

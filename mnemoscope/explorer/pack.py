@@ -24,7 +24,8 @@ from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.explorer.explorer_run import ExplorerRun
 from mnemoscope.explorer.paper_prompts import list_prompts
 from mnemoscope.explorer.task_adapters import get_adapter
-from mnemoscope.models import HookedModel, Model, ModelConfig, bind
+from mnemoscope.explorer.tours import pack_tour
+from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
 from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.probes.ablation import build_edits, list_cases
 from mnemoscope.probes.skills import over_seeds
@@ -83,6 +84,7 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
         "opened": opened,
         "presets": presets,
         "worlds": [adapter.export_world(task, run.world(seed)) for seed in opened],
+        "tour": pack_tour(task, adapter.tour, outcomes),
         "outcomes": outcomes | {"loss": _round(run.losses[:, -1])},
         "loss_steps": run.loss_steps.tolist(),
         "losses": [_round(row) for row in run.losses[[*carried_rows, *final_rows]]],

@@ -21,6 +21,7 @@ import numpy as np
 
 from mnemoscope.core.axes import Array
 from mnemoscope.core.errors import UserError
+from mnemoscope.explorer.tours import Tour
 from mnemoscope.models import Transformer
 from mnemoscope.probes.skills import both_skills
 from mnemoscope.tasks import Cycle, Permutation, Split, Task, Vocabulary
@@ -84,6 +85,8 @@ class Adapter:
     """From a task and a seed's world, what the page needs of it, as JSON."""
     measure_skills: Callable[[Any, Transformer, Any], dict[str, Array]] | None = None
     """From a task, a model and its world, accuracies by name; None: it has none."""
+    tour: Tour | None = None
+    """A guided tour; None: the one that a study has for the task."""
 
 
 _adapters: dict[type[Task], Adapter] = {}

@@ -1,5 +1,5 @@
-// The answers: the last one where it is always in view, with a sentence on it, and below the bars of
-// every position that the task asks at.
+// The answers: the last one where it is always in view, with a sentence on it, and below the bars
+// of every position that the task asks at.
 
 import { drawBars, sayBest } from "bars.js";
 import { byId, h, put } from "dom.js";
@@ -41,10 +41,11 @@ export function renderAnswers(state) {
 }
 
 /** What was done to the model, in words: "head 1 knocked out". */
-function describeEdits({ view, model }) {
+export function describeEdits({ view, model }) {
   const done = Object.entries(view.off).map(([part, how]) =>
     `${namePart(model, part)} ${how === "mean" ? "at its mean" : "knocked out"}`);
-  const forced = Object.keys(view.force).map((part) => `attention of ${namePart(model, part)} forced`);
+  const forced = Object.keys(view.force).map((part) =>
+    `attention of ${namePart(model, part)} forced`);
   return [...done, ...forced].join(", ");
 }
 

@@ -1,5 +1,5 @@
-// The model as a flow, from tokens to the answer. It is the control panel: a part is pressed to knock
-// it out and in again, and its numbers open from here.
+// The model as a flow, from tokens to the answer. It is the control panel: a part is pressed to
+// knock it out and in again, and its numbers open from here.
 
 import { switchPart } from "ablation.js";
 import { button, byId, formatPercent, h, put } from "dom.js";
@@ -19,7 +19,10 @@ export function weightOfFullCell(config, pattern) {
 }
 
 function drawStep(title, caption, ...content) {
-  return h("li", { class: "step" }, h("h3", {}, title), h("p", { class: "note" }, caption), content);
+  return h("li", { class: "step" },
+    h("h3", {}, title),
+    h("p", { class: "note" }, caption),
+    content);
 }
 
 function drawArrow() {
@@ -101,8 +104,8 @@ function describeAttentionStep({ config }) {
 function drawParts(state, title, caption, parts) {
   const draw = (part) => (isHead(part) ? drawHead(state, part) : drawMlp(state, part));
   const hasRoom = state.model.config.n_layers === 1;
-  const isWide = parts.length > (hasRoom ? 1 : 2) ? "nodes wide" : "nodes";
-  return drawStep(title, caption, h("div", { class: isWide }, parts.map(draw)));
+  const className = parts.length > (hasRoom ? 1 : 2) ? "nodes paired" : "nodes";
+  return drawStep(title, caption, h("div", { class: className }, parts.map(draw)));
 }
 
 function drawLayer(state, layer) {
@@ -155,10 +158,12 @@ function drawAnswer({ view, trace, before }) {
 export function renderFlow(state) {
   const { model, view } = state;
   const { d_model: dModel, n_layers: nLayers, norm } = model.config;
-  const withPositions = state.trace.position ? `${dModel} numbers, position added`
+  const withPositions = state.trace.position
+    ? `${dModel} numbers, position added`
     : `${dModel} numbers a token`;
   const layers = Array.from({ length: nLayers }, (_, layer) => drawLayer(state, layer));
-  const unembedding = norm === "pre" ? "norm, then logits" : `logits of ${view.run.token_names.length}`;
+  const nTokens = view.run.token_names.length;
+  const unembedding = norm === "pre" ? "norm, then logits" : `logits of ${nTokens} tokens`;
   put(byId("flow"),
     drawStep("Tokens", `${view.tokens.length} read`, drawTokens(state)),
     drawArrow(),

@@ -14,10 +14,12 @@ import { listenToPrompt, renderPrompt, showTyped } from "prompt.js";
 import { listenToShare } from "share.js";
 import { createState, keepAddress, refresh } from "state.js";
 import { renderTables } from "tables.js";
+import { checkStop, listenToTour, renderTour } from "tour.js";
 import { listenToTraining, renderTraining, stopPlaying } from "training.js";
 
 function render(state) {
   renderNotice(state);
+  renderTour(state);
   renderModels(state);
   renderPrompt(state);
   renderPresets(state);
@@ -34,19 +36,21 @@ function render(state) {
 /** Somebody typed or opened another address. */
 function openAddress(state) {
   stopPlaying(state);
-  state.view = readAddress(state.runs, location.hash);
+  state.view = checkStop(readAddress(state.runs, location.hash));
   state.inputError = "";
   showTyped(state);
   refresh(state);
 }
 
 function start() {
-  const state = createState(readRuns(), location.hash, render);
+  const state = createState(readRuns(), render);
+  state.view = checkStop(readAddress(state.runs, location.hash));
   listenToPrompt(state);
   listenToTraining(state);
   listenToFlow(state);
   listenToCell(state);
   listenToShare(state);
+  listenToTour(state);
   addEventListener("hashchange", () => openAddress(state));
   showTyped(state);
   keepAddress(state);

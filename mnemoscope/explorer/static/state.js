@@ -2,16 +2,16 @@
 // the view becomes the address, and everything is computed and drawn anew.
 
 import { buildEdits } from "ablation.js";
-import { readAddress, writeAddress } from "address.js";
+import { writeAddress } from "address.js";
 import { loadModel, worldOf } from "data.js";
 import { forward } from "forward.js";
 import { createAdapter } from "tasks.js";
 
-/** The state at the start; `render` draws the page from it. */
-export function createState(runs, hash, render) {
+/** The state at the start, still without a view; `render` draws the page from it. */
+export function createState(runs, render) {
   return {
     runs, // all that this file carries
-    view: readAddress(runs, hash), // what is looked at, as in address.js
+    view: null, // what is looked at, as in address.js
     model: null, // of the view's run, seed and snapshot; {config, params}
     task: null, // the adapter of its task, as in tasks.js
     edits: null, // what is ablated and forced, as `forward` takes it
@@ -27,15 +27,20 @@ export function createState(runs, hash, render) {
   };
 }
 
+/** What a view shows: its model, its task, its edits, the forward pass with them and without. */
+export function computeView(view) {
+  const model = loadModel(view.run, view.seed, view.at);
+  const task = createAdapter(view.run, worldOf(view.run, view.seed));
+  const edits = buildEdits(model, view);
+  const trace = forward(model, view.tokens, edits);
+  const isEdited = Object.keys({ ...view.off, ...view.force }).length > 0;
+  const before = isEdited ? forward(model, view.tokens) : null;
+  return { view, model, task, edits, trace, before };
+}
+
 /** Compute what the view shows, and draw it. */
 export function refresh(state) {
-  const { view } = state;
-  state.model = loadModel(view.run, view.seed, view.at);
-  state.task = createAdapter(view.run, worldOf(view.run, view.seed));
-  state.edits = buildEdits(state.model, view);
-  state.trace = forward(state.model, view.tokens, state.edits);
-  const isEdited = Object.keys({ ...view.off, ...view.force }).length > 0;
-  state.before = isEdited ? forward(state.model, view.tokens) : null;
+  Object.assign(state, computeView(state.view));
   state.render(state);
 }
 

@@ -1,5 +1,6 @@
 // What the page knows of a task: where it asks, what an ideal predictor would answer, and how a
-// prompt is checked and drawn. The Python half is task_adapters.py; nothing else knows a task by name.
+// prompt is checked and drawn. The Python half is task_adapters.py; nothing else knows a task by
+// its name.
 //
 // An adapter has
 //   legend                  what its marks mean, for the line below the answers
