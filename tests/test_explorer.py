@@ -451,7 +451,7 @@ def test_the_address_holds_the_whole_view(tab, browser):
         ("#at=1e9&open=abc", "snapshot “1e9”, step of the walk “abc”. "),
         (
             f"#part=3.9&stop=9&with=nobody:7&seed={'7' * 50}",
-            f"seed “{'7' * 40}…”, part “3.9”, step of a tour “9”, second model “nobody:7”. ",
+            f"seed “{'7' * 40}…”, part “3.9”, second model “nobody:7”, step of a tour “9”. ",
         ),
     ],
 )

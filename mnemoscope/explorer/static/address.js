@@ -27,7 +27,7 @@ const FIELDS = [
 const LONGEST = 40; // characters of an unknown value that are repeated
 
 /** What parts.js reads of a model, without its weights. */
-function outlineOf(run) {
+export function outlineOf(run) {
   const params = Object.fromEntries(run.parameters.map(([name]) => [name, true]));
   return { config: run.config, params };
 }
@@ -134,12 +134,18 @@ function readStop(text, note) {
   return null;
 }
 
-function readBeside(runs, text, note) {
+/** Whether two runs can be asked the same. */
+export function areComparable(run, other) {
+  return other.n_ctx >= run.n_ctx && run.token_names.join(" ") === other.token_names.join(" ");
+}
+
+function readBeside(runs, { run: own, seed: ownSeed }, text, note) {
   if (!text) return null;
   const cut = text.lastIndexOf(":");
   const run = findRun(runs, text.slice(0, cut));
   const seed = Number(text.slice(cut + 1));
-  if (run?.opened.includes(seed)) return { run, seed };
+  const isOther = run !== own || seed !== ownSeed;
+  if (run?.opened.includes(seed) && isOther && areComparable(own, run)) return { run, seed };
   note("second model", text);
   return null;
 }
@@ -162,7 +168,7 @@ export function readAddress(runs, hash) {
     part: readPart(run, asked.get("part"), note),
     open: readOpen(asked.get("open"), note),
     stop: readStop(asked.get("stop"), note),
-    beside: readBeside(runs, asked.get("with"), note),
+    beside: readBeside(runs, { run, seed }, asked.get("with"), note),
     problems,
   };
 }

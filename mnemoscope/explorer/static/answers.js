@@ -4,15 +4,17 @@
 import { drawBars, sayBest } from "bars.js";
 import { byId, h, put } from "dom.js";
 import { namePart } from "parts.js";
-import { formatPrompt } from "tokens.js";
+import { shortenPrompt } from "tokens.js";
 
 const MAX_ANSWERS = 24;
 
-function drawAnswer({ view, trace, before, task }, at) {
+const capitalize = (text) => text[0].toUpperCase() + text.slice(1);
+
+function drawAnswer({ view, trace, before, task }, at, whose = "") {
   const { run, tokens } = view;
   const isAsked = task.queries(tokens).includes(at);
   return drawBars(
-    `after ${at} “${run.token_names[tokens[at]]}”`,
+    `${whose}after ${at} “${run.token_names[tokens[at]]}”`,
     run.token_names,
     trace.probabilities[at],
     isAsked ? task.oracles(tokens, at) : [],
@@ -34,10 +36,20 @@ function renderKey({ view, before, task }, queries) {
 
 export function renderAnswers(state) {
   const { tokens } = state.view;
+  const { beside } = state;
   const queries = state.task.queries(tokens).slice(-MAX_ANSWERS);
-  put(byId("answer"), drawAnswer(state, tokens.length - 1));
+  const last = tokens.length - 1;
+  put(byId("answer"), beside
+    ? [drawAnswer(state, last, `${nameModel(state.view, beside.view)}, `),
+      drawAnswer(beside, last, `${nameModel(beside.view, state.view)}, `)]
+    : drawAnswer(state, last));
   put(byId("answers"), queries.map((at) => drawAnswer(state, at)));
   renderKey(state, queries);
+}
+
+/** What tells a model from another: its seed, or its run where that is another. */
+export function nameModel({ run, seed }, other) {
+  return run === other.run ? `seed ${seed}` : `${run.name}, seed ${seed}`;
 }
 
 /** What was done to the model, in words: "head 1 knocked out". */
@@ -52,12 +64,15 @@ export function describeEdits({ view, model }) {
 export function renderSummary(state) {
   const { view, trace, before } = state;
   const names = view.run.token_names;
-  const prompt = formatPrompt(view.run, view.tokens);
+  const prompt = shortenPrompt(view.run, view.tokens);
   const now = sayBest(names, trace.probabilities.at(-1));
   const was = before && sayBest(names, before.probabilities.at(-1));
-  byId("summary").textContent = before
+  const other = state.beside && ` ${capitalize(nameModel(state.beside.view, view))}: ${
+    sayBest(names, state.beside.trace.probabilities.at(-1))}.`;
+  const own = before
     ? `After ${prompt}: was ${was}, now ${now}, with ${describeEdits(state)}.`
     : `After ${prompt} the model says ${now}.`;
+  byId("summary").textContent = own + (other ?? "");
 }
 
 /** What may be answered and why, such as recall and elimination. */

@@ -44,7 +44,12 @@ function drawOpener(state, part) {
 /** What stands on a part that is knocked out. */
 const TOLD = { zero: "knocked out", mean: "at its mean" };
 
-function drawNode(state, part, title, content) {
+/** Whether there is no room for words in the parts. */
+function isDrawingDense({ config }) {
+  return config.n_layers > 1 || config.n_heads > 4;
+}
+
+function drawNode(state, part, title, content, more = "") {
   const how = state.view.off[part];
   const toggle = () =>
     changeView(state, { off: switchPart(state.view.off, part, how ? "on" : "zero") });
@@ -52,7 +57,7 @@ function drawNode(state, part, title, content) {
     class: "cut",
     "aria-pressed": Boolean(how),
     "aria-label": `knock out ${namePart(state.model, part)}`,
-    title: how ? "put it in again" : "knock it out",
+    title: (how ? "put it in again" : "knock it out") + more,
   });
   cut.append(h("span", { class: "title" }, title), ...content);
   if (how) cut.append(h("strong", { class: "told" }, TOLD[how]));
@@ -76,11 +81,13 @@ function drawHead(state, part) {
   const first = Math.max(0, pattern.length - MAX_POSITIONS);
   const shown = pattern.slice(first).map((row) => row.slice(first));
   const forced = Object.keys(state.view.force[part] ?? {}).length;
+  const looks = describeAttention(state, pattern);
+  const isDense = isDrawingDense(state.model);
   return drawNode(state, part, `Head ${head}`, [
     drawThumbnail(shown, weightOfFullCell(state.view.run.config, pattern)),
-    h("span", { class: "note" }, describeAttention(state, pattern)),
-    forced ? h("strong", { class: "told" }, "forced") : "",
-  ]);
+    isDense ? null : h("span", { class: "note" }, looks),
+    forced ? h("strong", { class: "told" }, "forced") : null,
+  ].filter(Boolean), isDense ? `; ${looks}` : "");
 }
 
 function drawMlp(state, part) {
@@ -164,6 +171,7 @@ export function renderFlow(state) {
   const layers = Array.from({ length: nLayers }, (_, layer) => drawLayer(state, layer));
   const nTokens = view.run.token_names.length;
   const unembedding = norm === "pre" ? "norm, then logits" : `logits of ${nTokens} tokens`;
+  byId("flow").className = isDrawingDense(model) ? "dense" : "";
   put(byId("flow"),
     drawStep("Tokens", `${view.tokens.length} read`, drawTokens(state)),
     drawArrow(),

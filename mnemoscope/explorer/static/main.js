@@ -2,6 +2,7 @@
 
 import { readAddress } from "address.js";
 import { renderAnswers, renderReadings, renderSummary } from "answers.js";
+import { renderBeside } from "beside.js";
 import { listenToCell, renderCell } from "cell.js";
 import { readRuns } from "data.js";
 import { listenToFlow, renderFlow } from "flow.js";
@@ -26,6 +27,7 @@ function render(state) {
   renderReadings(state);
   renderAnswers(state);
   renderFlow(state);
+  renderBeside(state);
   renderPart(state);
   renderTraining(state);
   renderTables(state);

@@ -1,6 +1,7 @@
 // Which model: a run, one of its seeds, and a strip that shows how every seed ended.
 
 import { readAddress } from "address.js";
+import { drawBesideSelect } from "beside.js";
 import { button, byId, h, put } from "dom.js";
 import { showTyped } from "prompt.js";
 import { changeView } from "state.js";
@@ -35,6 +36,7 @@ function renderSelects(state) {
   put(byId("models"),
     drawSelect("Model", "run", runs, (id) => pickRun(state, id)),
     drawSelect("Seed", "seed", seeds, (value) => pickSeed(state, Number(value))),
+    drawBesideSelect(state),
     h("details", { class: "about" },
       h("summary", { "data-key": "about" }, "configuration"),
       h("p", { class: "note" }, run.about)));
@@ -82,7 +84,12 @@ function renderStrip(state) {
     shown.map(([name, values]) => drawOutcome(state, name, values)));
 }
 
+/** Nothing of it changes with the prompt or over training, and of seeds there can be hundreds. */
 export function renderModels(state) {
+  const { run, seed, beside } = state.view;
+  const key = JSON.stringify([run.id, seed, beside?.run.id, beside?.seed]);
+  if (byId("models").dataset.shown === key) return;
+  byId("models").dataset.shown = key;
   renderSelects(state);
   renderStrip(state);
 }

@@ -2,9 +2,10 @@
 // the view becomes the address, and everything is computed and drawn anew.
 
 import { buildEdits } from "ablation.js";
-import { writeAddress } from "address.js";
+import { outlineOf, writeAddress } from "address.js";
 import { loadModel, worldOf } from "data.js";
 import { forward } from "forward.js";
+import { listParts } from "parts.js";
 import { createAdapter } from "tasks.js";
 
 /** The state at the start, still without a view; `render` draws the page from it. */
@@ -18,6 +19,7 @@ export function createState(runs, render) {
     trace: null, // every value of the forward pass
     before: null, // the same with nothing ablated or forced; null where nothing is
     inputError: "", // what is wrong with the typed prompt
+    beside: null, // what the second model computes; null where there is none
     drawCount: 0, // random prompts so far
     timer: null, // while training is played
     unfolded: new Set(), // names of matrices that are shown whole
@@ -38,9 +40,35 @@ export function computeView(view) {
   return { view, model, task, edits, trace, before };
 }
 
+/** The snapshot of another run or seed that has trained as long, or last before that. */
+function sameSnapshot({ run, at }, { run: other, seed }) {
+  const last = other.steps.length - 1;
+  if (!other.carried.includes(seed)) return last;
+  return Math.max(0, other.steps.findLastIndex((step) => step <= run.steps[at]));
+}
+
+/** Edits of the parts that a run has too. */
+function keepKnown(parts, run) {
+  const known = listParts(outlineOf(run));
+  return Object.fromEntries(Object.entries(parts).filter(([part]) => known.includes(part)));
+}
+
+/** The second model, asked the same with the same parts knocked out; null where there is none. */
+function computeBeside(view) {
+  const { beside } = view;
+  if (!beside) return null;
+  return computeView({
+    ...view,
+    ...beside,
+    at: sameSnapshot(view, beside),
+    off: keepKnown(view.off, beside.run),
+    force: keepKnown(view.force, beside.run),
+  });
+}
+
 /** Compute what the view shows, and draw it. */
 export function refresh(state) {
-  Object.assign(state, computeView(state.view));
+  Object.assign(state, computeView(state.view), { beside: computeBeside(state.view) });
   state.render(state);
 }
 
@@ -53,7 +81,9 @@ export function keepAddress(state) {
 
 /** Change the view; the address and the page follow. */
 export function changeView(state, change) {
-  state.view = { ...state.view, problems: [], ...change };
+  const view = { ...state.view, problems: [], ...change };
+  const isItself = view.beside?.run === view.run && view.beside?.seed === view.seed;
+  state.view = isItself ? { ...view, beside: null } : view;
   keepAddress(state);
   refresh(state);
 }

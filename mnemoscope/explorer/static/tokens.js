@@ -29,6 +29,14 @@ export function parsePrompt(run, text) {
   return { tokens: words.map((word) => names.indexOf(word)) };
 }
 
+const SHORT = 16; // tokens that are repeated in a sentence
+
+/** A prompt in a sentence: of a long one the end. */
+export function shortenPrompt(run, tokens) {
+  if (tokens.length <= SHORT) return formatPrompt(run, tokens);
+  return `…${formatPrompt(run, tokens.slice(-SHORT))}`;
+}
+
 /** Tokens as one would type them. */
 export function formatPrompt(run, tokens) {
   const names = tokens.map((token) => run.token_names[token]);

@@ -4,17 +4,13 @@
 // A step of the data is {title, text, look, and any of prompt, seed, at, off, part}, as in tours.py;
 // what it leaves out stays as it was in the step before. A stop is {step, view}.
 
+import { totalVariation } from "differences.js";
 import { isHead, listParts } from "parts.js";
 import { computeView } from "state.js";
 
 const stopsOfRun = new Map(); // worked out once, by the id of a run
 
 const lastRow = (rows) => rows.at(-1);
-
-/** How far two answers are apart: the share of probability that moved. */
-export function totalVariation(p, q) {
-  return p.reduce((total, x, i) => total + Math.abs(x - q[i]), 0) / 2;
-}
 
 /** The entry with the largest value; undefined among none. */
 function largestBy(entries, valueOf) {
