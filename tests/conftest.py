@@ -89,6 +89,11 @@ if find_spec("hypothesis"):
 # with one of them at the end
 LONGEST = (
     "cluster",
+    "explorer",
+    "explorer_numbers",
+    "explorer_beside",
+    "explorer_tour",
+    "explorer_tasks",
     "golden",
     "train",
     "hops",

@@ -111,6 +111,12 @@ def test_a_tour_is_walked_to_its_end_by_clicks_and_keys(page, piece):
         assert f"with head {head} knocked out: of all heads" in text(tab)
         assert f"was {was}, now {now}, with head {head}" in tab.text_content("#summary")
         assert tab.locator("#answer .ghost").count() > 0
+        # all of it on one screen
+        tab.set_viewport_size({"width": 1280, "height": 800})
+        for part in ("#tour", "#typed", "#flow", "#summary", "#answer"):
+            box = tab.locator(part).bounding_box()
+            assert box["y"] >= 0, part
+            assert box["y"] + box["height"] <= 800, part
         tab.keyboard.press("ArrowRight")
         assert text(tab).startswith(f"Seed {other} learned the same task")
         assert f"With head {head} knocked out, too, it says {says(run.model(other), edit)}" in text(
@@ -219,7 +225,10 @@ def test_a_tour_is_offered_with_its_task_alone():
     skills = ("recall", "elimination")
     assert pack_tour(Permutation(repeat=0.3), None, skills) is not None
     assert pack_tour(Permutation(), None, skills) is None
-    assert pack_tour(Cycle(), None, ("accuracy",)) is None
+    own = pack_tour(Cycle(), None, ("accuracy",))
+    assert own is not None
+    assert own["title"] == "what does a model of two dimensions learn of ABC?"
+    assert pack_tour(Cycle(n_symbols=4), None, ("accuracy",)) is None
     brought = pack_tour(Cycle(), tour(text="{accuracy_end}"), ("accuracy",))
     assert brought == {
         "title": "t",

@@ -16,8 +16,17 @@ from mnemoscope.core.theme import css_variables
 from mnemoscope.explorer.explorer_run import ExplorerRun, describe_run
 from mnemoscope.explorer.pack import pack_run
 from mnemoscope.explorer.task_adapters import Adapter, register_adapter
+from mnemoscope.explorer.tours import Tour
 
-__all__ = ["Adapter", "ExplorerRun", "build_page", "describe_run", "pack_run", "register_adapter"]
+__all__ = [
+    "Adapter",
+    "ExplorerRun",
+    "Tour",
+    "build_page",
+    "describe_run",
+    "pack_run",
+    "register_adapter",
+]
 
 # in this order: what comes later may change what came before
 STYLE_SHEETS = ("theme.css", "controls.css", "figures.css", "flow.css", "walk.css", "media.css")

@@ -28,6 +28,12 @@ function drawSelect(label, id, options, onPick) {
   return h("label", {}, `${label} `, h("select", { id, "data-key": id, onchange }, items));
 }
 
+/** A model's shape in a few words; its whole configuration is folded away behind them. */
+function sayShape({ n_layers: nLayers, n_heads: nHeads, d_model: dModel }) {
+  const count = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
+  return `${count(nLayers, "layer")}, ${count(nHeads, "head")}, ${count(dModel, "dimension")}`;
+}
+
 function renderSelects(state) {
   const { run, seed } = state.view;
   const runs = state.runs.map((each) =>
@@ -38,7 +44,7 @@ function renderSelects(state) {
     drawSelect("Seed", "seed", seeds, (value) => pickSeed(state, Number(value))),
     drawBesideSelect(state),
     h("details", { class: "about" },
-      h("summary", { "data-key": "about" }, "configuration"),
+      h("summary", { "data-key": "about" }, sayShape(run.config)),
       h("p", { class: "note" }, run.about)));
   if (byId("words").textContent !== run.words) byId("words").textContent = run.words;
 }
