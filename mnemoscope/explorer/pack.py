@@ -25,7 +25,7 @@ from mnemoscope.explorer.explorer_run import ExplorerRun
 from mnemoscope.explorer.paper_prompts import list_prompts
 from mnemoscope.explorer.task_adapters import get_adapter
 from mnemoscope.explorer.tours import pack_tour
-from mnemoscope.models import ModelConfig, Transformer, parameter_shapes
+from mnemoscope.models import HookedModel, Model, ModelConfig, bind
 from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.probes.ablation import build_edits, list_cases
 from mnemoscope.probes.skills import over_seeds
@@ -85,7 +85,7 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
         "presets": presets,
         "worlds": [adapter.export_world(task, run.world(seed)) for seed in opened],
         "tour": pack_tour(task, adapter.tour, outcomes),
-        "outcomes": outcomes | {"loss": _round(run.losses[:, -1])},
+        "outcomes": outcomes | _final_losses(run),
         "loss_steps": run.loss_steps.tolist(),
         "losses": [_round(row) for row in run.losses[[*carried_rows, *final_rows]]],
         "curves": curves,
@@ -179,7 +179,7 @@ def _check_presets(explorer_run: ExplorerRun, presets: Sequence[dict[str, Any]])
         )
 
 
-def resolve_config(config: ModelConfig) -> dict[str, Any]:
+def resolve_config(config: Model) -> dict[str, Any]:
     """Every field with its value, those too that JSON leaves out at their default."""
     shown = [name for name in ModelConfig.model_fields if name not in ("kind", "init")]
     return {name: getattr(config, name) for name in shown}

@@ -28,6 +28,8 @@ from mnemoscope.tasks import Cycle, Permutation, Split, Task, Vocabulary
 
 # mappings of a world; beyond, the oracle of the training mappings is left out
 MAX_MAPPINGS = 1000
+# tokens of a prompt for a model of which no sequences are known
+FIRST_TOKENS = 8
 # of a task of which the page knows no more: what random prompts and means are taken from
 N_SAMPLES = 24
 
@@ -194,8 +196,25 @@ def _measure_accuracy(task: Cycle, model: Transformer, world: tuple[()]) -> dict
     return {"accuracy": (logits.argmax(axis=-1) == sequences[:, 1:]).mean()}
 
 
-def _export_nothing(task: Cycle, world: tuple[()]) -> None:
+def _export_nothing(task: Task, world: tuple[()]) -> None:
     """The page needs nothing of such a world."""
+
+
+# ---- models from elsewhere
+
+
+def _say_vocabulary(task: Vocabulary) -> str:
+    """All that is known of what such a model does."""
+    return f"A model from elsewhere: it reads up to {task.n_ctx} of {task.d_vocab} tokens."
+
+
+def _make_token_presets(task: Vocabulary, world: tuple[()]) -> list[dict[str, Any]]:
+    """Tokens in the order of their numbers, and the first alone: nobody knows better ones."""
+    n = min(task.n_ctx, task.d_vocab, FIRST_TOKENS)
+    return [
+        _make_preset(f"the first {n} tokens", list(range(n)), "In the order of their numbers."),
+        _make_preset("the first token", [0], "One token."),
+    ]
 
 
 register_adapter(
@@ -216,5 +235,14 @@ register_adapter(
         make_presets=_make_cycle_presets,
         export_world=_export_nothing,
         measure_skills=_measure_accuracy,
+    ),
+)
+register_adapter(
+    Vocabulary,
+    Adapter(
+        in_words=_say_vocabulary,
+        draw_label="random tokens",
+        make_presets=_make_token_presets,
+        export_world=_export_nothing,
     ),
 )

@@ -1,9 +1,10 @@
 // How far two models are apart that read the same prompt, place by place, in the order of the
 // computation.
 //
-// Numbers of the stream mean something else in every model, so they are not compared: a place of the
-// stream is compared by the answer that the model's own unembedding reads there, a head by where its
-// last row attends. Heads have no order, so each is paired with the head of its layer most like it.
+// Numbers of the stream mean something else in every model, so they are not compared: a place of
+// the stream is compared by the answer that the model's own unembedding reads there, a head by
+// where its last row attends. Heads have no order: each is paired with the one of its layer that is
+// most like it.
 
 import { ATTENTION } from "layer_tables.js";
 import { addBias, multiply, softmax } from "matrix.js";
@@ -27,7 +28,8 @@ function readAnswer({ model, trace }, stream) {
 function compareStream(name, one, other, pick) {
   const [a, b] = [one, other].map((each) => pick(each.trace));
   if (!a || !b) return [];
-  return [{ name, distance: totalVariation(readAnswer(one, a), readAnswer(other, b)), heads: null }];
+  const distance = totalVariation(readAnswer(one, a), readAnswer(other, b));
+  return [{ name, distance, heads: null }];
 }
 
 /** Pairs of heads, the most alike first; without a second head left, one stays alone. */
@@ -61,11 +63,11 @@ export function listDifferences(one, other) {
     const where = nLayers > 1 ? `layer ${layer}, ` : "";
     const hasMlp = [one, other].every((each) => each.trace.layers[layer].mlpOut);
     const mid = (trace) => hasMlp && trace.layers[layer].residMid;
+    const end = (trace) => trace.layers[layer].residPost;
     return [
       compareHeads(where, one, other, layer),
       compareStream(`stream after ${where}attention`, one, other, mid),
-      compareStream(
-        `stream at the end of layer ${layer}`, one, other, (trace) => trace.layers[layer].residPost),
+      compareStream(`stream at the end of layer ${layer}`, one, other, end),
     ];
   });
   const [p, q] = [one, other].map((each) => each.trace.probabilities.at(-1));

@@ -101,7 +101,7 @@ export function renderPart(state) {
       button("close-part", "Close", close)),
     canBeOff
       ? h("p", { class: "note" }, "Zero: it says nothing. Mean: what it says on average over ",
-        "24 sequences of the task, whatever the prompt.")
+        "24 prompts drawn at random, whatever this prompt is.")
       : null,
     isHead(part) ? drawHead(state, part) : null);
 }

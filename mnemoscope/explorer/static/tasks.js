@@ -15,6 +15,8 @@
 import { randomIndex, randomOrder } from "random.js";
 import { sum } from "matrix.js";
 
+const MAX_DRAWN = 256; // tokens of a random prompt; a language model takes thousands
+
 /** Where no training asked, answers mean little. */
 function warnUntrained(run, tokens) {
   const at = tokens.length - 1;
@@ -22,7 +24,10 @@ function warnUntrained(run, tokens) {
   return `No training asked for an answer after position ${at}: what follows it was never learned.`;
 }
 
-/** No oracle, and sequences that Python drew: for a task without an adapter of its own. */
+/**
+ * No oracle, and sequences that Python drew: for a task without an adapter of its own. Of a model
+ * from elsewhere no sequences are known, and any tokens are as good.
+ */
 function createPlain(run, world) {
   return {
     legend: "",
@@ -36,7 +41,11 @@ function createPlain(run, world) {
     warn: (tokens) => warnUntrained(run, tokens),
     oracles: () => [],
     marks: () => ({ used: [], recall: null }),
-    draw: (random) => world.samples[randomIndex(world.samples.length, random)],
+    draw(random) {
+      if (world) return world.samples[randomIndex(world.samples.length, random)];
+      const length = Math.min(run.n_ctx, MAX_DRAWN);
+      return Array.from({ length }, () => randomIndex(run.token_names.length, random));
+    },
   };
 }
 

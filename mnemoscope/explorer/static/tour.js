@@ -28,7 +28,8 @@ function nameReading(readings, token) {
 /** Every skill at the view's snapshot, and at the end of training. */
 function listSkills({ run, seed, at }) {
   const write = (value) => (typeof value === "number" ? formatPercent(value) : "unknown");
-  return Object.entries(run.outcomes).filter(([name]) => name !== "loss").flatMap(([name, ends]) => {
+  const skills = Object.entries(run.outcomes).filter(([name]) => name !== "loss");
+  return skills.flatMap(([name, ends]) => {
     const end = ends[run.seeds.indexOf(seed)];
     const isEnd = at === run.steps.length - 1;
     const now = isEnd ? end : skillCurve({ run, seed }, name)?.[at];

@@ -1,8 +1,8 @@
 // Where a tour stops in this run: the rules of its steps, worked out for the seeds and snapshots
 // that the run has. A step whose rule no seed or snapshot meets is left out.
 //
-// A step of the data is {title, text, look, and any of prompt, seed, at, off, part}, as in tours.py;
-// what it leaves out stays as it was in the step before. A stop is {step, view}.
+// A step of the data is {title, text, look, and any of prompt, seed, at, off, part}, as in
+// tours.py; what it leaves out stays as it was in the step before. A stop is {step, view}.
 
 import { totalVariation } from "differences.js";
 import { isHead, listParts } from "parts.js";
@@ -29,7 +29,7 @@ function answerAtEnd(view, seed) {
   return lastRow(trace.probabilities);
 }
 
-/** The seed that a rule picks: among all that can be scrubbed, or for `most_different` any other. */
+/** The seed that a rule picks among those that can be scrubbed; `most_different` takes any other. */
 function pickSeed(view, rule) {
   const { run, seed } = view;
   if (rule.most_different) {
