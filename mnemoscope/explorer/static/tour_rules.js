@@ -29,7 +29,7 @@ function answerAtEnd(view, seed) {
   return lastRow(trace.probabilities);
 }
 
-/** The seed that a rule picks among those that can be scrubbed; `most_different` takes any other. */
+/** The seed that a rule picks, of those that can be scrubbed; `most_different` takes any other. */
 function pickSeed(view, rule) {
   const { run, seed } = view;
   if (rule.most_different) {
