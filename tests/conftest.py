@@ -89,11 +89,6 @@ if find_spec("hypothesis"):
 # with one of them at the end
 LONGEST = (
     "cluster",
-    "explorer",
-    "explorer_numbers",
-    "explorer_beside",
-    "explorer_tour",
-    "explorer_tasks",
     "golden",
     "train",
     "hops",
@@ -101,6 +96,9 @@ LONGEST = (
     "studies",
     "rewrites",
     "explorer_numbers",
+    "explorer_beside",
+    "explorer_tour",
+    "explorer_tasks",
     "capacity",
     "identity",
     "resume",
