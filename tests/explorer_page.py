@@ -95,6 +95,12 @@ def choose(tab, name):
     tab.select_option("#run", label=name)
 
 
+def open_part(tab, part):
+    """Open the numbers of a part in the drawing."""
+    if tab.get_attribute(f"[data-key='numbers-{part}']", "aria-expanded") == "false":
+        tab.click(f"[data-key='numbers-{part}']")
+
+
 def unfold(tab, step):
     """Open a step of the walk; browsers tell of it (`toggle`) only after the click has returned."""
     tab.click(f"#walk summary >> nth={step}")

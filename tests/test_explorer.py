@@ -13,6 +13,7 @@ from explorer_page import (
     launch_browser,
     move_to,
     needs_browser,
+    open_part,
     piece,
     planted_piece,
     shown,
@@ -27,8 +28,8 @@ from mnemoscope.core.theme import COLORS
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.explorer import ExplorerRun, build_page, describe_run, pack_run
 from mnemoscope.explorer.featured import describe_featured, featured_runs
-from mnemoscope.explorer.task_adapters import get_adapter
-from mnemoscope.models import ModelConfig, knock_out_head
+from mnemoscope.explorer.task_adapters import Adapter, get_adapter, register_adapter
+from mnemoscope.models import ModelConfig, knock_out_head, knock_out_mlp
 from mnemoscope.probes.skills import both_skills
 from mnemoscope.store import Store
 from mnemoscope.studies.discover import STUDIES
@@ -163,6 +164,7 @@ def test_an_ablated_head_changes_the_answer_as_in_python(tab, pieces):
     prompt = "243125"
     tab.fill("#typed", prompt)
     before = shown(tab)["probabilities"]
+    open_part(tab, "0.1")
     tab.click("[data-key='off-0.1-zero']")
     assert tab.get_attribute("[data-key='off-0.1-zero']", "aria-pressed") == "true"
     run = pieces["two heads"].run
@@ -173,7 +175,7 @@ def test_an_ablated_head_changes_the_answer_as_in_python(tab, pieces):
     tab.click("[data-key='off-0.1-mean']")
     mean = shown(tab)["probabilities"]
     assert np.abs(np.array(mean) - after).max() > 1e-6
-    tab.click("[data-key='off-mlp0-zero']")
+    tab.click("[data-key='node-mlp0']")
     assert np.abs(np.array(shown(tab)["probabilities"]) - mean).max() > 1e-6
     tab.click("#reset")
     assert shown(tab)["probabilities"] == before
@@ -181,10 +183,104 @@ def test_an_ablated_head_changes_the_answer_as_in_python(tab, pieces):
 
 
 @needs_browser
+def test_a_knock_out_shows_before_and_after_on_one_screen(tab, pieces):
+    """Nothing is scrolled at 1280 x 800; the numbers are Python's."""
+    tab.set_viewport_size({"width": 1280, "height": 800})
+    prompt = "245345322"
+    tab.fill("#typed", prompt)
+    assert tab.locator("#answer .ghost").count() == 0
+    tab.click("[data-key='node-0.1']")
+    tab.click("[data-key='node-mlp0']")
+    for part in ("#typed", "#time", "#flow", "#summary", "#answer", "[data-key='node-0.0']"):
+        box = tab.locator(part).bounding_box()
+        assert box["x"] >= 0, part
+        assert box["y"] >= 0, part
+        assert box["x"] + box["width"] <= 1280, part
+        assert box["y"] + box["height"] <= 800, part
+    assert tab.evaluate("scrollY") == 0
+    run = pieces["two heads"].run
+    tokens, config = jnp.array([int(c) for c in prompt]), run.spec.model
+    edits = (knock_out_head(config, 0, 1), knock_out_mlp(0))
+    was, now = (np.asarray(jax.nn.softmax(run.model(0)(tokens, edit)[-1])) for edit in ((), edits))
+    said = f"was {was.argmax()} ({best(was)}), now {now.argmax()} ({best(now)}), "
+    assert (
+        summary(tab) == f"After {prompt}: {said}with head 1 knocked out, feed-forward knocked out."
+    )
+    ghosts = tab.locator("#answer .ghost")
+    assert ghosts.count() == (was >= 0.005).sum()
+    widths = [float(each.get_attribute("width")) for each in ghosts.all()]
+    track = float(tab.locator("#answer .track").first.get_attribute("width"))
+    np.testing.assert_allclose(widths, was[was >= 0.005] * track, rtol=1e-3)
+    assert tab.locator("[data-node='0.1'] .told").text_content() == "knocked out"
+    tab.click("[data-key='node-0.1']")
+    tab.click("[data-key='node-mlp0']")
+    assert summary(tab) == f"After {prompt} the model says {was.argmax()} ({best(was)})."
+
+
+def best(probabilities):
+    """The largest share as the page writes it."""
+    percent = 100 * float(probabilities.max())
+    return f"{percent:.1f}%" if percent < 10 else f"{percent:.0f}%"
+
+
+@needs_browser
+def test_every_part_opens_its_numbers_in_the_drawing(tab):
+    tab.fill("#typed", "2431")
+    assert tab.locator("#part-section").is_hidden()
+    for part, name, matrix in (
+        ("embed", "Embedding", "X"),
+        ("0.1", "Head 1", "A_h1"),
+        ("mlp0", "Feed-forward", "G"),
+        ("unembed", "Unembedding", "L"),
+    ):
+        open_part(tab, part)
+        assert tab.text_content("#part h2") == name
+        assert f"part={part}" in tab.url
+        assert tab.locator(f"#numbers [data-key='n-{matrix}-3-0']").count() == 1
+        assert tab.locator("#part table.heat").count() == (part == "0.1")
+    tab.click("#numbers [data-key='n-L-3-0']")
+    assert tab.text_content("#cell h3").startswith("L[3,0] = ")
+    tab.click("[data-key='numbers-unembed']")
+    assert tab.locator("#part-section").is_hidden()
+
+
+@needs_browser
+def test_an_answer_that_no_training_asked_for_says_so(tab):
+    tab.fill("#typed", "24")
+    said = "No training asked for an answer after position 1: what follows it was never learned."
+    assert said in tab.text_content("#warning")
+    assert tab.text_content("#readings") == ""
+    tab.fill("#typed", "245345322")
+    assert tab.text_content("#warning") == ""
+    assert tab.text_content("#readings") == "Here recall says 4, elimination says 1."
+
+
+def channels(color):
+    return np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+
+
+def luminance(shares):
+    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    return linear @ [0.2126, 0.7152, 0.0722]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("full", ["heat", "cold"])
+def test_numbers_can_be_read_on_every_shade_of_attention(theme, full):
+    """White on light blue was 2.6 to 1."""
+    ink, paper, color = (getattr(COLORS[name], theme) for name in ("ink", "paper", full))
+    for share in np.linspace(0, 1, 21):
+        mixed = share * channels(color) + (1 - share) * channels(paper)
+        low, high = sorted((luminance(channels(ink)), luminance(mixed)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
+@needs_browser
 def test_an_attention_row_can_be_forced_and_read(tab):
     tab.fill("#typed", "2431")
+    open_part(tab, "0.0")
     tab.hover("[data-key='cell-0.0-3-1']")
-    assert "Layer 0, head 0: 3 1 attends to 1 4 with weight" in tab.text_content("#attended")
+    assert "In head 0, 3 1 attends to 1 4 with weight" in tab.text_content("#attended")
     tab.click("[data-key='cell-0.0-3-1']")
     np.testing.assert_allclose(shown(tab)["attention"][0][0][3], [0, 1, 0, 0])
     tab.click("[data-key='even-0.0-2']")
@@ -197,21 +293,28 @@ def test_an_attention_row_can_be_forced_and_read(tab):
 @needs_browser
 def test_the_keyboard_is_enough(tab):
     tab.fill("#typed", "2431")
+    tab.focus("[data-key='numbers-0.0']")
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.dataset.key") == "numbers-0.0"
     tab.focus("[data-key='cell-0.0-0-0']")
     tab.keyboard.press("ArrowDown")
     tab.keyboard.press("ArrowRight")
     assert "1 4 attends to 1 4" in tab.text_content("#attended")
     tab.keyboard.press("Enter")
     assert shown(tab)["force"] == {"0.0": {"1": 1}}
-    tab.focus("[data-key='off-0.0-zero']")
+    tab.focus("[data-key='node-0.0']")
     tab.keyboard.press("Space")
     # focus survives the redrawing
-    assert tab.evaluate("document.activeElement.dataset.key") == "off-0.0-zero"
+    assert tab.evaluate("document.activeElement.dataset.key") == "node-0.0"
+    assert "off=0.0%3Azero" in tab.url
+    tab.keyboard.press("Space")
+    assert "off=" not in tab.url
     tab.focus("#time")
     tab.keyboard.press("ArrowLeft")
     assert tab.text_content("#step") != "step 30 of 30"
     names = tab.evaluate("""
         [...document.querySelectorAll('button, input, select, [role=button], svg')]
+            .filter(e => !e.hasAttribute('aria-hidden'))
             .filter(e => !(
                 e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length
             ))
@@ -242,9 +345,9 @@ def test_time_seed_and_model_are_followed_everywhere(tab, pieces):
     assert tab.is_enabled("#time")
     choose(tab, "no bias")
     assert tab.locator("#keys button").count() == 26 + 1
-    assert tab.locator(".part").count() == 2
+    assert tab.locator("[data-node]").count() == 2
     choose(tab, "two layers, pre")
-    assert tab.locator(".part").count() == 2 * (2 + 1)
+    assert tab.locator("[data-node]").count() == 2 * (2 + 1)
 
 
 @needs_browser
@@ -292,7 +395,7 @@ def test_open_numbers_follow_time_and_edits(tab, pieces):
     unfold(tab, 1)
     # one at a time
     tab.wait_for_function("document.querySelectorAll('#walk details[open]').length === 1")
-    tab.click("[data-key='off-0.0-zero']")
+    tab.click("[data-key='node-0.0']")
     assert {tab.text_content(f"[data-key='n-Z_h0-{i}-0']") for i in range(4)} == {"0.000"}
 
 
@@ -312,9 +415,12 @@ def test_the_address_holds_the_whole_view(tab, browser):
     choose(tab, "two layers, pre")
     tab.fill("#typed", "31425")
     tab.click("[data-key='seed-recall-1']")
+    open_part(tab, "1.0")
     tab.click("[data-key='off-1.0-mean']")
-    tab.click("[data-key='off-mlp1-zero']")
+    tab.click("[data-key='node-mlp1']")
+    open_part(tab, "0.1")
     tab.click("[data-key='cell-0.1-2-1']")
+    open_part(tab, "1.1")
     tab.click("[data-key='even-1.1-3']")
     move_to(tab, 2)
     unfold(tab, 1)
@@ -324,25 +430,42 @@ def test_the_address_holds_the_whole_view(tab, browser):
     other.wait_for_selector(".badge")
     second = shown(other)
     assert first == second
+    assert first["off"] == {"1.0": "mean", "mlp1": "zero"}
+    assert first["force"] == {"0.1": {"2": 1}, "1.1": {"3": "even"}}
+    assert other.locator("#part h2").text_content() == "Layer 1, head 1"
+    assert other.locator("#notice").is_hidden()
     assert other.locator("#walk details[open]").count() == 1
     other.close()
 
 
 @needs_browser
 @pytest.mark.parametrize(
-    "address_end",
+    ("address_end", "told"),
     [
-        "#run=none&seed=x&at=-4&prompt=99&off=9.9:zero,mlp7:mean&force=a:b",
-        "#%%%",
-        "#at=1e9&open=abc",
+        (
+            "#run=none&seed=x&at=-4&prompt=99&off=9.9:zero,mlp7:mean&force=a:b",
+            "run “none”, seed “x”, prompt “99”, snapshot “-4”, knock-out “9.9:zero”, "
+            "knock-out “mlp7:mean”, forced row “a:b”. ",
+        ),
+        ("#%%%", "field “%%%”. "),
+        ("#at=1e9&open=abc", "snapshot “1e9”, step of the walk “abc”. "),
+        (
+            f"#part=3.9&stop=9&with=nobody:7&seed={'7' * 50}",
+            f"seed “{'7' * 40}…”, part “3.9”, second model “nobody:7”, step of a tour “9”. ",
+        ),
     ],
 )
-def test_a_broken_address_shows_the_page_all_the_same(tab, address, address_end):
+def test_a_broken_address_shows_the_page_all_the_same(tab, address, address_end, told):
     tab.goto("about:blank")
     tab.goto(address + address_end)
     tab.wait_for_selector(".badge.good")
     assert tab.locator("#answers svg").count() > 0
     assert shown(tab)["off"] == {}
+    start = "The address names what this file does not have: "
+    end = "What stands there instead is the default."
+    assert tab.text_content("#notice") == f"{start}{told}{end}"
+    tab.click("[data-key=back]")
+    assert tab.locator("#notice").is_hidden()
 
 
 @needs_browser
@@ -370,6 +493,23 @@ def test_names_become_text_and_not_markup(browser, tmp_path):
     assert tab.locator("#run option").text_content() == HOSTILE
     assert trouble == []
     tab.close()
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_what_is_touched_has_24_pixels(tab, width):
+    tab.set_viewport_size({"width": width, "height": 800})
+    open_part(tab, "0.1")
+    tab.click("#matrices summary")
+    tab.click("#numbers [data-key='n-Q_h1-1-0']")
+    unfold(tab, 3)
+    small = tab.evaluate("""
+        [...document.querySelectorAll('button, input, select, summary, [role=button]')]
+            .map(e => [e.dataset.key ?? e.id, e.getBoundingClientRect()])
+            .filter(([, box]) => box.width > 0 && (box.width < 24 || box.height < 24))
+            .map(([name, { width, height }]) => `${name}: ${width} x ${height}`)
+    """)
+    assert small == []
 
 
 @needs_browser
@@ -449,3 +589,5 @@ def test_bad_choices_are_one_line(tmp_path, pieces):
         pack_run(ExplorerRun(each.id, "x", "", lost, (0,)))
     assert describe_run(lost, "x").carried == (1, 2)
     assert get_adapter(each.run.spec.task).draw_label == "a random held-out sequence"
+    with pytest.raises(UserError, match="register_adapter takes a class of tasks, got Permutation"):
+        register_adapter(Permutation(), Adapter())

@@ -13,6 +13,7 @@ from explorer_page import (
     choose,
     launch_browser,
     needs_browser,
+    open_part,
     planted_piece,
     shown,
     unfold,
@@ -341,15 +342,19 @@ def test_other_kinds_of_layers_have_a_good_badge(tab, pieces):
 @needs_browser
 def test_what_is_unusual_is_told(tab):
     choose(tab, "BERT")
-    assert "Every position sees the whole prompt." in tab.text_content("#folded")
+    open_part(tab, "1.0")
+    assert "Every position sees the whole prompt." in tab.text_content("#part")
     assert "This model sees the whole prompt, later tokens too." in tab.text_content("#key")
     choose(tab, "linear attention")
-    assert "The weights of a row do not sum to one" in tab.text_content("#folded")
-    assert tab.locator(".part").count() == 4 + 2  # no heads in layer 0
+    open_part(tab, "1.0")
+    assert "The weights of a row do not sum to one" in tab.text_content("#part")
+    assert tab.locator("[data-node]").count() == 4 + 2  # no heads in layer 0
     assert len(shown(tab)["attention"][0]) == 0
     assert tab.locator(".heat td:has-text('\u2212')").count() > 0
     choose(tab, "Llama")
-    assert tab.text_content("#folded") == ""
+    open_part(tab, "1.0")
+    assert "do not sum" not in tab.text_content("#part")
+    assert "Every position sees" not in tab.text_content("#part")
     titles = tab.locator("#walk summary").all_text_contents()
     assert titles[1] == "2. Attend, layer 0, head 0"
     assert titles[2] == "3. Attend, layer 0, head 1, with the keys and values of head 0"
@@ -359,6 +364,7 @@ def test_what_is_unusual_is_told(tab):
 def test_a_position_can_be_made_to_look_ahead_where_attention_does(tab):
     choose(tab, "BERT")
     tab.fill("#typed", "ABCD")
+    open_part(tab, "0.0")
     tab.click("[data-key='cell-0.0-1-3']")
     np.testing.assert_allclose(shown(tab)["attention"][0][0][1], [0, 0, 0, 1])
     tab.click("[data-key='even-0.0-0']")
@@ -368,7 +374,9 @@ def test_a_position_can_be_made_to_look_ahead_where_attention_does(tab):
     tab.fill("#typed", "ABC")
     assert shown(tab)["force"] == {"0.0": {"0": "even"}}
     choose(tab, "Llama")
-    assert tab.locator("[data-key='cell-0.0-1-3']").count() == 0
+    open_part(tab, "0.0")
+    assert tab.locator("[data-key='cell-0.0-1-2']").count() == 0
+    assert tab.locator("[data-key='cell-0.0-1-1']").count() == 1
 
 
 @needs_browser

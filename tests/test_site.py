@@ -197,6 +197,7 @@ def test_text_has_the_contrast_of_wcag_aa():
             "band",
             "line",
             "heat",
+            "cold",
             "bar",
             "strong",
             "seed",

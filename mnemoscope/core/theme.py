@@ -63,13 +63,14 @@ COLORS: dict[str, Color] = {
     "warn": Color("#a33a00", "#ffb08a"),
     "alarm": Color("#b00020", "#ff9aa8"),
     # the explorer's: shares and the largest of them, text on the largest, exact answers, the
-    # training's own, and attention
+    # training's own, and attention, above and below zero, on which ink can be read
     "bar": Color("#8fbbdd", "#39698f"),
     "best": Color(SEED, SKY),
     "strong": Color("#ffffff", "#101214"),
     "exact": Color("#b34700", "#ff9d4d"),
     "train": Color("#00785a", "#3fd1a4"),
-    "heat": Color(SEED, SKY),
+    "heat": Color("#4a9ccb", "#2f6788"),
+    "cold": Color("#e08a4f", "#8a4f1c"),
     **{name: look.color for name, look in VERDICTS.items()},
 }
 

@@ -15,11 +15,21 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.core.theme import css_variables
 from mnemoscope.explorer.explorer_run import ExplorerRun, describe_run
 from mnemoscope.explorer.pack import pack_run
+from mnemoscope.explorer.task_adapters import Adapter, register_adapter
+from mnemoscope.explorer.tours import Tour
 
-__all__ = ["ExplorerRun", "build_page", "describe_run", "pack_run"]
+__all__ = [
+    "Adapter",
+    "ExplorerRun",
+    "Tour",
+    "build_page",
+    "describe_run",
+    "pack_run",
+    "register_adapter",
+]
 
 # in this order: what comes later may change what came before
-STYLE_SHEETS = ("theme.css", "controls.css", "figures.css", "walk.css", "media.css")
+STYLE_SHEETS = ("theme.css", "controls.css", "figures.css", "flow.css", "walk.css", "media.css")
 
 
 def build_page(packed_runs: Sequence[dict[str, Any]], back: str = "") -> str:

@@ -24,6 +24,7 @@ from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.explorer.explorer_run import ExplorerRun
 from mnemoscope.explorer.paper_prompts import list_prompts
 from mnemoscope.explorer.task_adapters import get_adapter
+from mnemoscope.explorer.tours import pack_tour
 from mnemoscope.models import HookedModel, Model, ModelConfig, bind
 from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.probes.ablation import build_edits, list_cases
@@ -64,22 +65,26 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
     outcomes, curves = _measure_skills(explorer_run, store)
     world = run.world(explorer_run.carried[0])
     presets = [*list_prompts(task), *adapter.make_presets(task, world)]
+    _check_presets(explorer_run, presets)
     prompts = [preset["tokens"] for preset in presets]
     return {
         "id": explorer_run.id,
         "name": explorer_run.name,
+        "words": adapter.in_words(task),
         "about": explorer_run.about,
         "spec": run.spec.model_dump(mode="json"),
         "config": resolve_config(run.spec.model),
         "token_names": list(task.token_names),
         "n_ctx": task.n_ctx,
+        "trained_positions": list(task.loss_positions),
         "draw_label": adapter.draw_label,
         "steps": list(steps),
         "seeds": list(run.seeds),
         "carried": list(explorer_run.carried),
         "opened": opened,
         "presets": presets,
-        "worlds": [adapter.export_world(run.world(seed)) for seed in opened],
+        "worlds": [adapter.export_world(task, run.world(seed)) for seed in opened],
+        "tour": pack_tour(task, adapter.tour, outcomes),
         "outcomes": outcomes | _final_losses(run),
         "loss_steps": run.loss_steps.tolist(),
         "losses": [_round(row) for row in run.losses[[*carried_rows, *final_rows]]],
@@ -152,6 +157,26 @@ def require_shown(explorer_run: ExplorerRun) -> None:
     if diverged:
         advice = "there are no numbers to show; choose others with --seeds"
         raise UserError(f"seed {diverged[0]} of run {name} diverged: {advice}")
+
+
+def _check_presets(explorer_run: ExplorerRun, presets: Sequence[dict[str, Any]]) -> None:
+    """Refuse prompts that the model cannot read: a study or a task from elsewhere brings some."""
+    task = explorer_run.run.spec.task
+    for preset in presets:
+        if preset.keys() != {"name", "tokens", "why"}:
+            came = ", ".join(preset) or "nothing"
+            raise UserError(
+                f"a preset of {task.kind_name()!r} has name, tokens and why, got {came}"
+            )
+        tokens = preset["tokens"]
+        is_read = 0 < len(tokens) <= task.n_ctx and all(0 <= x < task.d_vocab for x in tokens)
+        if not is_read:
+            allowed = f"1 to {task.n_ctx} tokens from 0 to {task.d_vocab - 1}"
+            raise UserError(f"preset {preset['name']!r} has {list(tokens)}; allowed: {allowed}")
+    if not presets:
+        raise UserError(
+            f"task {task.kind_name()!r} has no presets; the page opens on the first one"
+        )
 
 
 def resolve_config(config: Model) -> dict[str, Any]:

@@ -4,6 +4,7 @@
 [[prompts]]   each with its name, its tokens, and why it is worth trying
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from mnemoscope.core.strict import Strict
@@ -33,10 +34,28 @@ class PaperPrompts(Strict):
     prompts: tuple[PaperPrompt, ...]
     """The prompts, in the order in which they are offered."""
 
-    def are_for(self, task: Task) -> bool:
-        """Whether a task has all these fields, with these values."""
-        fields = task.model_dump()
-        return all(name in fields and fields[name] == x for name, x in self.task.items())
+
+def fits(fields: dict[str, Any], task: Task) -> bool:
+    """Whether a task has all these fields, with these values.
+
+    Args:
+        fields: their values by name.
+        task: what a run was trained on.
+    """
+    own = task.model_dump()
+    return all(name in own and own[name] == value for name, value in fields.items())
+
+
+def study_files(file: str) -> Iterator[dict[str, Any]]:
+    """What a file of this name says, in each study that has one.
+
+    Args:
+        file: its name in a study's folder.
+    """
+    for package in packages().values():
+        fields = read_toml(package, file)
+        if fields:
+            yield fields
 
 
 def list_prompts(task: Task) -> list[dict[str, Any]]:
@@ -46,10 +65,8 @@ def list_prompts(task: Task) -> list[dict[str, Any]]:
         task: what a run was trained on.
     """
     found: list[dict[str, Any]] = []
-    for package in packages().values():
-        tables = read_toml(package, FILE)
-        if tables:
-            of_paper = PaperPrompts.model_validate(tables)
-            if of_paper.are_for(task):
-                found += [prompt.model_dump() for prompt in of_paper.prompts]
+    for fields in study_files(FILE):
+        of_paper = PaperPrompts.model_validate(fields)
+        if fits(of_paper.task, task):
+            found += [prompt.model_dump() for prompt in of_paper.prompts]
     return found

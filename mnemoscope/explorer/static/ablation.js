@@ -1,6 +1,7 @@
 // Knock-outs: a view's ablated parts and forced rows as edits of the forward pass.
 //
-// A head's z or a feed-forward layer's output becomes zero, or its mean over prompts drawn at random.
+// A head's z or a feed-forward layer's output becomes zero, or its mean over prompts drawn at
+// random.
 
 import { worldOf } from "data.js";
 import { meanActivations } from "means.js";

@@ -1,44 +1,84 @@
-// The answers: bars for every position that the task asks at, and one sentence on the last.
+// The answers: the last one where it is always in view, with a sentence on it, and below the bars
+// of every position that the task asks at.
 
-import { drawBars } from "bars.js";
-import { byId, formatPercent, h, put } from "dom.js";
-import { formatPrompt } from "tokens.js";
+import { drawBars, sayBest } from "bars.js";
+import { byId, h, put } from "dom.js";
+import { namePart } from "parts.js";
+import { shortenPrompt } from "tokens.js";
 
 const MAX_ANSWERS = 24;
 
-function renderBars({ view, trace, task }, queries) {
+const capitalize = (text) => text[0].toUpperCase() + text.slice(1);
+
+function drawAnswer({ view, trace, before, task }, at, whose = "") {
   const { run, tokens } = view;
-  const names = run.token_names;
-  put(byId("answers"), queries.map((at) => drawBars(
-    `after ${at} “${names[tokens[at]]}”`,
-    names,
+  const isAsked = task.queries(tokens).includes(at);
+  return drawBars(
+    `${whose}after ${at} “${run.token_names[tokens[at]]}”`,
+    run.token_names,
     trace.probabilities[at],
-    task.oracles(tokens, at),
-    task.marks(tokens, at),
-  )));
+    isAsked ? task.oracles(tokens, at) : [],
+    isAsked ? task.marks(tokens, at) : { used: [], recall: null },
+    before?.probabilities[at],
+  );
 }
 
-function renderKey({ view, task }, queries) {
+function renderKey({ view, before, task }, queries) {
   const oracles = queries.length ? task.oracles(view.tokens, queries[0]) : [];
   const marks = oracles.map(([name], index) =>
     h("span", {}, index === 0 ? " ┃ exact, " : " ▼ exact, ", name, "."));
   const zero = oracles.length ? " No mark: zero." : null;
+  const ghost = before ? " Dashed: before the knock-out." : null;
   const { causal: isCausal } = view.run.config;
   const whole = isCausal ? null : " This model sees the whole prompt, later tokens too.";
-  put(byId("key"), "Bars: the model.", marks, zero, ` ${task.legend}`, whole);
+  put(byId("key"), "Bars: the model.", ghost, marks, zero, ` ${task.legend}`, whole);
 }
 
 export function renderAnswers(state) {
-  const queries = state.task.queries(state.view.tokens).slice(-MAX_ANSWERS);
-  renderBars(state, queries);
+  const { tokens } = state.view;
+  const { beside } = state;
+  const queries = state.task.queries(tokens).slice(-MAX_ANSWERS);
+  const last = tokens.length - 1;
+  put(byId("answer"), beside
+    ? [drawAnswer(state, last, `${nameModel(state.view, beside.view)}, `),
+      drawAnswer(beside, last, `${nameModel(beside.view, state.view)}, `)]
+    : drawAnswer(state, last));
+  put(byId("answers"), queries.map((at) => drawAnswer(state, at)));
   renderKey(state, queries);
 }
 
-export function renderSummary({ view, trace }) {
-  const probabilities = trace.probabilities.at(-1);
-  const best = Math.max(...probabilities);
-  const answer = view.run.token_names[probabilities.indexOf(best)];
-  const prompt = formatPrompt(view.run, view.tokens);
-  const answered = `the model says ${answer} (${formatPercent(best)})`;
-  byId("summary").textContent = `After ${prompt} ${answered}.`;
+/** What tells a model from another: its seed, or its run where that is another. */
+export function nameModel({ run, seed }, other) {
+  return run === other.run ? `seed ${seed}` : `${run.name}, seed ${seed}`;
+}
+
+/** What was done to the model, in words: "head 1 knocked out". */
+export function describeEdits({ view, model }) {
+  const done = Object.entries(view.off).map(([part, how]) =>
+    `${namePart(model, part)} ${how === "mean" ? "at its mean" : "knocked out"}`);
+  const forced = Object.keys(view.force).map((part) =>
+    `attention of ${namePart(model, part)} forced`);
+  return [...done, ...forced].join(", ");
+}
+
+export function renderSummary(state) {
+  const { view, trace, before } = state;
+  const names = view.run.token_names;
+  const prompt = shortenPrompt(view.run, view.tokens);
+  const now = sayBest(names, trace.probabilities.at(-1));
+  const was = before && sayBest(names, before.probabilities.at(-1));
+  const other = state.beside && ` ${capitalize(nameModel(state.beside.view, view))}: ${
+    sayBest(names, state.beside.trace.probabilities.at(-1))}.`;
+  const own = before
+    ? `After ${prompt}: was ${was}, now ${now}, with ${describeEdits(state)}.`
+    : `After ${prompt} the model says ${now}.`;
+  byId("summary").textContent = own + (other ?? "");
+}
+
+/** What may be answered and why, such as recall and elimination. */
+export function renderReadings({ view, task }) {
+  const { tokens, run } = view;
+  const found = task.readings(tokens, tokens.length - 1);
+  const said = found.map(([name, token]) => `${name} says ${run.token_names[token]}`);
+  byId("readings").textContent = said.length ? `Here ${said.join(", ")}.` : "";
 }

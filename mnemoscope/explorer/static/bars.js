@@ -1,4 +1,5 @@
-// One answer as bars: the model's probabilities after one token, and what ideal predictors say.
+// One answer as bars: the model's probabilities after one token, what ideal predictors say, and, as
+// ghosts, what the model said before anything was knocked out.
 // Colours are CSS variables, so that they follow light and dark.
 
 import { formatPercent, s } from "dom.js";
@@ -10,11 +11,13 @@ const LEFT = 34; // for the token
 const RIGHT = 52; // for the number
 const SPAN = WIDTH - LEFT - RIGHT;
 const MAX_ROWS = 12;
+const INVISIBLE = 0.005; // a share too small for an outline
 
-/** The likeliest tokens, in the order of the vocabulary. */
-function chooseTokens(probabilities) {
+/** The likeliest tokens, now or before, in the order of the vocabulary. */
+function chooseTokens(probabilities, before) {
+  const most = probabilities.map((p, token) => Math.max(p, before?.[token] ?? 0));
   const ranked = probabilities.map((_, token) => token);
-  ranked.sort((a, b) => probabilities[b] - probabilities[a]);
+  ranked.sort((a, b) => most[b] - most[a]);
   return ranked.slice(0, MAX_ROWS).sort((a, b) => a - b);
 }
 
@@ -32,7 +35,13 @@ function drawOracle(probability, y, index) {
   return s("path", { d: path, class: `oracle o${index}` });
 }
 
-function drawRow(name, probability, { y, isBest, isUsed, isRecall, exact }) {
+/** The bar as it was, as an outline. */
+function drawGhost(probability, track) {
+  const width = Math.max(1, SPAN * probability);
+  return s("rect", { x: track.x, y: track.y - 2, width, height: track.height + 4, class: "ghost" });
+}
+
+function drawRow(name, probability, { y, isBest, isUsed, isRecall, exact, before }) {
   const track = { x: LEFT, y: y + 4, height: ROW - 7 };
   const label = { x: LEFT - 6, y: y + 14, "text-anchor": "end" };
   const value = { x: WIDTH - RIGHT + 4, y: y + 14, class: "value" };
@@ -45,23 +54,36 @@ function drawRow(name, probability, { y, isBest, isUsed, isRecall, exact }) {
       width: Math.max(0, SPAN * probability),
       class: isBest ? "bar best" : "bar",
     }),
+    before >= INVISIBLE && drawGhost(before, track),
     exact.map((p, index) => p > 0 && drawOracle(p, y, index)),
     s("text", value, formatPercent(probability) + mark),
   ];
 }
 
-/** Bars for one position; `oracles` and `marks` are as tasks.js gives them. */
-export function drawBars(title, names, probabilities, oracles, marks) {
-  const shown = chooseTokens(probabilities);
+/** The likeliest token and its share, "4 (100%)". */
+export function sayBest(names, probabilities) {
+  const best = probabilities.indexOf(Math.max(...probabilities));
+  return `${names[best]} (${formatPercent(probabilities[best])})`;
+}
+
+/**
+ * Bars for one position; `oracles` and `marks` are as tasks.js gives them, `before` the
+ * probabilities before anything was knocked out, or null.
+ */
+export function drawBars(title, names, probabilities, oracles, marks, before = null) {
+  const shown = chooseTokens(probabilities, before);
   const height = TOP + ROW * shown.length;
   const best = probabilities.indexOf(Math.max(...probabilities));
-  const label = `${title}: the model says ${names[best]} (${formatPercent(probabilities[best])})`;
+  const now = `the model says ${sayBest(names, probabilities)}`;
+  const was = before ? `, before the knock-out ${sayBest(names, before)}` : "";
+  const label = `${title}: ${now}${was}`;
   const rows = shown.map((token, i) => drawRow(names[token], probabilities[token], {
     y: TOP + ROW * i,
     isBest: token === best,
     isUsed: marks.used.includes(token),
     isRecall: marks.recall === token,
     exact: oracles.map(([, exact]) => exact?.[token] ?? 0),
+    before: before?.[token] ?? 0,
   }));
   const attributes = {
     viewBox: `0 0 ${WIDTH} ${height}`,

@@ -70,7 +70,7 @@ export function drawCurves(title, lines, axis) {
     class: "curves",
     "aria-label": `${title}. ${ends.join("; ")}`,
   };
-  const unit = { x: WIDTH - RIGHT, y: HEIGHT - 1, "text-anchor": "end", class: "value" };
+  const unit = { x: WIDTH - RIGHT, y: HEIGHT - 3, "text-anchor": "end", class: "value" };
   return s("svg", attributes,
     s("text", { x: 0, y: 12, class: "head" }, title),
     chooseTicks(axis).map((value) => drawValueTick(value, y(value), axis.log)),

@@ -2,12 +2,11 @@
 
 import { button, h, moveBetweenCells } from "dom.js";
 
-const STRONG = 0.55; // a cell that is fuller is dark, and its number light
 const UNWRITTEN = 0.005; // smaller weights would be written as zero
 
 function shade(value, top) {
   const share = Math.round(100 * Math.min(1, Math.abs(value) / top));
-  const color = value < 0 ? "--exact" : "--heat";
+  const color = value < 0 ? "--cold" : "--heat"; // ink can be read on both
   return `color-mix(in srgb, var(${color}) ${share}%, var(--paper))`;
 }
 
@@ -18,8 +17,6 @@ function formatWeight(value) {
 }
 
 function drawCell({ part, labels, top }, value, i, j, isForced, handlers) {
-  const isStrong = Math.abs(value) / top > STRONG;
-  const classes = [isForced && "forced", isStrong && "strong"].filter(Boolean);
   const attributes = {
     tabindex: i === 0 && j === 0 ? 0 : -1,
     "data-key": `cell-${part}-${i}-${j}`,
@@ -27,7 +24,7 @@ function drawCell({ part, labels, top }, value, i, j, isForced, handlers) {
     "data-column": j,
     role: "button",
     style: `background:${shade(value, top)}`,
-    class: classes.join(" ") || null,
+    class: isForced ? "forced" : null,
     "aria-label": `from ${labels[i]} to ${labels[j]}: ${value.toFixed(3)}`,
     title: `${labels[i]} → ${labels[j]}: ${value.toFixed(3)}`,
     onmouseenter: () => handlers.onRead(i, j, value),

@@ -1,25 +1,34 @@
 // The start of the page: one state, every part drawn from it, and what listens to it.
 
 import { readAddress } from "address.js";
-import { renderAnswers, renderSummary } from "answers.js";
-import { listenToAttention, renderAttention } from "attention.js";
+import { renderAnswers, renderReadings, renderSummary } from "answers.js";
+import { renderBeside } from "beside.js";
 import { listenToCell, renderCell } from "cell.js";
 import { readRuns } from "data.js";
+import { listenToFlow, renderFlow } from "flow.js";
 import { renderModels } from "models.js";
+import { renderNotice } from "notice.js";
 import { renderParity } from "parity.js";
+import { renderPart } from "part_panel.js";
 import { renderPresets } from "presets.js";
 import { listenToPrompt, renderPrompt, showTyped } from "prompt.js";
 import { listenToShare } from "share.js";
 import { createState, keepAddress, refresh } from "state.js";
 import { renderTables } from "tables.js";
+import { checkStop, listenToTour, renderTour } from "tour.js";
 import { listenToTraining, renderTraining, stopPlaying } from "training.js";
 
 function render(state) {
+  renderNotice(state);
+  renderTour(state);
   renderModels(state);
   renderPrompt(state);
   renderPresets(state);
+  renderReadings(state);
   renderAnswers(state);
-  renderAttention(state);
+  renderFlow(state);
+  renderBeside(state);
+  renderPart(state);
   renderTraining(state);
   renderTables(state);
   renderCell(state);
@@ -29,19 +38,21 @@ function render(state) {
 /** Somebody typed or opened another address. */
 function openAddress(state) {
   stopPlaying(state);
-  state.view = readAddress(state.runs, location.hash);
+  state.view = checkStop(readAddress(state.runs, location.hash));
   state.inputError = "";
   showTyped(state);
   refresh(state);
 }
 
 function start() {
-  const state = createState(readRuns(), location.hash, render);
+  const state = createState(readRuns(), render);
+  state.view = checkStop(readAddress(state.runs, location.hash));
   listenToPrompt(state);
   listenToTraining(state);
-  listenToAttention(state);
+  listenToFlow(state);
   listenToCell(state);
   listenToShare(state);
+  listenToTour(state);
   addEventListener("hashchange", () => openAddress(state));
   showTyped(state);
   keepAddress(state);

@@ -1,6 +1,7 @@
 // Which model: a run, one of its seeds, and a strip that shows how every seed ended.
 
 import { readAddress } from "address.js";
+import { drawBesideSelect } from "beside.js";
 import { button, byId, h, put } from "dom.js";
 import { showTyped } from "prompt.js";
 import { changeView } from "state.js";
@@ -27,6 +28,12 @@ function drawSelect(label, id, options, onPick) {
   return h("label", {}, `${label} `, h("select", { id, "data-key": id, onchange }, items));
 }
 
+/** A model's shape in a few words; its whole configuration is folded away behind them. */
+function sayShape({ n_layers: nLayers, n_heads: nHeads, d_model: dModel }) {
+  const count = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
+  return `${count(nLayers, "layer")}, ${count(nHeads, "head")}, ${count(dModel, "dimension")}`;
+}
+
 function renderSelects(state) {
   const { run, seed } = state.view;
   const runs = state.runs.map((each) =>
@@ -35,7 +42,11 @@ function renderSelects(state) {
   put(byId("models"),
     drawSelect("Model", "run", runs, (id) => pickRun(state, id)),
     drawSelect("Seed", "seed", seeds, (value) => pickSeed(state, Number(value))),
-    h("p", { class: "note" }, run.about));
+    drawBesideSelect(state),
+    h("details", { class: "about" },
+      h("summary", { "data-key": "about" }, sayShape(run.config)),
+      h("p", { class: "note" }, run.about)));
+  if (byId("words").textContent !== run.words) byId("words").textContent = run.words;
 }
 
 /** One seed as a button; `height` is how full it stands, from 0 to 1. */
@@ -79,7 +90,12 @@ function renderStrip(state) {
     shown.map(([name, values]) => drawOutcome(state, name, values)));
 }
 
+/** Nothing of it changes with the prompt or over training, and of seeds there can be hundreds. */
 export function renderModels(state) {
+  const { run, seed, beside } = state.view;
+  const key = JSON.stringify([run.id, seed, beside?.run.id, beside?.seed]);
+  if (byId("models").dataset.shown === key) return;
+  byId("models").dataset.shown = key;
   renderSelects(state);
   renderStrip(state);
 }

@@ -1,7 +1,7 @@
 // The prompt: what is typed, and a key for each token.
 
 import { keepForced } from "ablation.js";
-import { button, byId, h, put } from "dom.js";
+import { button, byId, put } from "dom.js";
 import { changeView } from "state.js";
 import { formatPrompt, parsePrompt } from "tokens.js";
 
@@ -32,10 +32,7 @@ function renderKeys(state) {
 }
 
 export function renderPrompt(state) {
-  const { run, tokens } = state.view;
-  const queries = state.task.queries(tokens);
-  put(byId("tokens"), tokens.map((token, i) =>
-    h("span", { class: queries.includes(i) ? "chip asks" : "chip" }, run.token_names[token])));
+  const { tokens } = state.view;
   renderKeys(state);
   const warning = state.inputError || state.task.warn(tokens);
   byId("typed").setAttribute("aria-invalid", state.inputError ? "true" : "false");

@@ -60,6 +60,14 @@ function exactAnswer({ view, task }, position) {
   return { position, ...Object.fromEntries(task.oracles(view.tokens, position)) };
 }
 
+/** The second model and its answers; null where there is none. */
+function describeBeside({ beside }) {
+  if (!beside) return null;
+  const { run, seed, at } = beside.view;
+  const { probabilities } = beside.trace;
+  return { run: run.id, model: run.name, seed, step: run.steps[at], probabilities };
+}
+
 function buildNumbers(state) {
   const { run, seed, at, tokens, off, force } = state.view;
   const { logits, probabilities, layers } = state.trace;
@@ -72,6 +80,7 @@ function buildNumbers(state) {
     prompt: tokens.map((token) => run.token_names[token]),
     off,
     force,
+    beside: describeBeside(state),
     probabilities,
     logits,
     attention: layers.map((layer) => layer.heads.map((head) => head.pattern)),

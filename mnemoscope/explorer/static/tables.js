@@ -1,4 +1,5 @@
-// The walk on the page: one step open at a time, its matrices as tables, large ones folded.
+// The walk on the page: one step open at a time, its matrices as tables, large ones folded; and the
+// same matrices for the part that is open.
 
 import { explainCell } from "cell.js";
 import { button, byId, h, moveBetweenCells, put } from "dom.js";
@@ -92,9 +93,16 @@ function drawStep(state, { title, lines }, step) {
     isOpen ? h("div", { class: "lines" }, matrices) : null);
 }
 
+/** The matrices of the part that is open. */
+function drawPart(state) {
+  const step = state.walk.steps.findIndex(({ part }) => part && part === state.view.part);
+  if (step < 0) return [];
+  return state.walk.steps[step].lines.map((_, index) => drawMatrix(state, step, index));
+}
+
 /** Only values moved: the tables stay, and their numbers follow. */
 function updateNumbers(steps) {
-  for (const cell of byId("walk").querySelectorAll("td[data-row]")) {
+  for (const cell of document.querySelectorAll("[data-line] td[data-row]")) {
     const [step, index] = cell.closest("[data-line]").dataset.line.split(" ");
     const { row, column } = cell.dataset;
     const text = steps[step].lines[index].values[row][column].toFixed(3);
@@ -103,11 +111,15 @@ function updateNumbers(steps) {
 }
 
 export function renderTables(state) {
-  const { run, open, tokens } = state.view;
+  const { run, open, part, tokens } = state.view;
   const steps = buildWalk(state.model, state.trace, run.token_names, state.edits);
-  const key = JSON.stringify([run.id, open, [...state.unfolded], tokens]);
+  const key = JSON.stringify([run.id, open, part, [...state.unfolded], tokens]);
   const isSame = key === state.walk.key;
   state.walk = { key, steps };
-  if (isSame) updateNumbers(steps);
-  else put(byId("walk"), steps.map((step, n) => drawStep(state, step, n)));
+  if (isSame) {
+    updateNumbers(steps);
+    return;
+  }
+  put(byId("walk"), steps.map((step, n) => drawStep(state, step, n)));
+  put(byId("numbers"), drawPart(state));
 }

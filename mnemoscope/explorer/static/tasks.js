@@ -1,9 +1,12 @@
 // What the page knows of a task: where it asks, what an ideal predictor would answer, and how a
-// prompt is checked and drawn. The Python half is adapters.py; nothing else knows a task by name.
+// prompt is checked and drawn. The Python half is task_adapters.py; nothing else knows a task by
+// its name.
 //
 // An adapter has
 //   legend                  what its marks mean, for the line below the answers
 //   queries(tokens)         the positions whose answers are shown
+//   groups(tokens)          the prompt as it is read: lists of positions that belong together
+//   readings(tokens, at)    what may be answered and why: [name, token]
 //   warn(tokens)            what is odd about a prompt, or ""
 //   oracles(tokens, at)     exact answers after a position: [name, probabilities or null]
 //   marks(tokens, at)       {used, recall}: tokens that were answers already, and the one to recall
@@ -14,18 +17,34 @@ import { sum } from "matrix.js";
 
 const MAX_DRAWN = 256; // tokens of a random prompt; a language model takes thousands
 
-/** Any tokens, no oracle: for a task without an adapter of its own. */
-function createPlain(run) {
+/** Where no training asked, answers mean little. */
+function warnUntrained(run, tokens) {
+  const at = tokens.length - 1;
+  if (run.trained_positions.includes(at)) return "";
+  return `No training asked for an answer after position ${at}: what follows it was never learned.`;
+}
+
+/**
+ * No oracle, and sequences that Python drew: for a task without an adapter of its own. Of a model
+ * from elsewhere no sequences are known, and any tokens are as good.
+ */
+function createPlain(run, world) {
   return {
     legend: "",
-    queries: (tokens) => tokens.map((_, i) => i),
-    warn: () => "",
+    queries(tokens) {
+      const all = tokens.map((_, i) => i);
+      const trained = all.filter((i) => run.trained_positions.includes(i));
+      return trained.length ? trained : all;
+    },
+    groups: (tokens) => tokens.map((_, i) => [i]),
+    readings: () => [],
+    warn: (tokens) => warnUntrained(run, tokens),
     oracles: () => [],
     marks: () => ({ used: [], recall: null }),
     draw(random) {
-      const n = run.token_names.length;
+      if (world) return world.samples[randomIndex(world.samples.length, random)];
       const length = Math.min(run.n_ctx, MAX_DRAWN);
-      return Array.from({ length }, () => randomIndex(n, random));
+      return Array.from({ length }, () => randomIndex(run.token_names.length, random));
     },
   };
 }
@@ -91,9 +110,21 @@ function createPermutation(run, world) {
   return {
     legend: "★ the recall answer; · and struck out: a value used already.",
     queries: (tokens) => tokens.map((_, i) => i).filter((i) => i % 2 === 0),
+    groups(tokens) {
+      const starts = tokens.map((_, i) => i).filter((i) => i % 2 === 0);
+      return starts.map((i) => (i + 1 < tokens.length ? [i, i + 1] : [i]));
+    },
+    readings(tokens, at) {
+      if (at % 2) return []; // a value was shown there, and nothing is asked
+      const { used, recall } = this.marks(tokens, at);
+      const unused = run.token_names.map((_, token) => token).filter((token) =>
+        token > 0 && !used.includes(token));
+      const found = recall === null ? [] : [["recall", recall]];
+      return unused.length === 1 ? [...found, ["elimination", unused[0]]] : found;
+    },
     warn(tokens) {
       if (tokens.includes(0)) return "The token 0 is in the vocabulary, but no sequence holds it.";
-      return findContradiction(tokens);
+      return findContradiction(tokens) || warnUntrained(run, tokens);
     },
     oracles(tokens, at) {
       if (tokens.slice(0, at + 1).includes(0)) return [];
@@ -120,12 +151,12 @@ function createPermutation(run, world) {
 }
 
 /** A B C A B C ...: the successor of the last token is certain. */
-function createCycle(run) {
+function createCycle(run, world) {
   const nSymbols = run.spec.task.n_symbols;
   const successor = (token) => (token + 1) % nSymbols;
   const follows = (token, i, tokens) => i === 0 || token === successor(tokens[i - 1]);
   return {
-    ...createPlain(run),
+    ...createPlain(run, world),
     warn(tokens) {
       return tokens.every(follows) ? "" : "This leaves the cycle: no training showed it.";
     },
@@ -140,10 +171,10 @@ function createCycle(run) {
   };
 }
 
-const ADAPTERS = { permutation: createPermutation, cycle: createCycle };
+const ADAPTERS = new Map([["permutation", createPermutation], ["cycle", createCycle]]);
 
 /** The adapter of a run's task in the world of one seed. */
 export function createAdapter(run, world) {
-  const create = ADAPTERS[run.spec.task.kind] ?? createPlain;
+  const create = ADAPTERS.get(run.spec.task.kind) ?? createPlain;
   return create(run, world);
 }

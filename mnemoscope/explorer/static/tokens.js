@@ -5,9 +5,15 @@ function hasLongNames(run) {
   return run.token_names.some((name) => name.length > 1);
 }
 
+// white space as tokens are named, in mnemoscope/tasks/bigrams.py
+const SIGNS = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍" };
+
+/** White space is a token where there is one for it, and else only stands between tokens. */
 function splitPrompt(run, text) {
   if (hasLongNames(run)) return text.split(/\s+/).filter(Boolean);
-  return [...text].filter((character) => !/[\s,]/.test(character));
+  const named = (name) => run.token_names.includes(name);
+  const characters = [...text].map((each) => (named(SIGNS[each]) ? SIGNS[each] : each));
+  return characters.filter((each) => named(each) || !/[\s,]/.test(each));
 }
 
 /** A typed prompt as {tokens}, or as {error} that says what is wrong with it. */
@@ -21,6 +27,14 @@ export function parsePrompt(run, text) {
   const isTooLong = words.length > run.n_ctx;
   if (isTooLong) return { error: `${words.length} tokens are too many; ${allowed}.` };
   return { tokens: words.map((word) => names.indexOf(word)) };
+}
+
+const SHORT = 16; // tokens that are repeated in a sentence
+
+/** A prompt in a sentence: of a long one the end. */
+export function shortenPrompt(run, tokens) {
+  if (tokens.length <= SHORT) return formatPrompt(run, tokens);
+  return `…${formatPrompt(run, tokens.slice(-SHORT))}`;
 }
 
 /** Tokens as one would type them. */

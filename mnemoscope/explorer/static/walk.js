@@ -1,6 +1,7 @@
 // The walk: every matrix of a forward pass, in the order of the computation.
 //
-// A step is {title, lines}, with lines as in walk_lines.js.
+// A step is {title, part, lines}, with parts as in parts.js (none for what no part does), and lines
+// as in walk_lines.js.
 
 import { deriveByNote, deriveLookup, deriveSoftmax, deriveSum, nameCell } from "derivation.js";
 import { POSITIONS } from "layer_tables.js";
@@ -26,7 +27,7 @@ function walkEmbedding(walk) {
   const fromTable = deriveLookup(embed, (i, j) => nameCell("W_E", walk.names[tokens[i]], j));
   if (!position) {
     const lines = [table, compute(walk, "X", "rows of W_E", start, fromTable)];
-    return { title: "Look up tokens", lines };
+    return { title: "Look up tokens", part: "embed", lines };
   }
   const { written, explain } = POSITIONS[config.positions];
   const fromPosition = deriveByNote((i, j) => explain(config, i, j));
@@ -36,7 +37,7 @@ function walkEmbedding(walk) {
     compute(walk, "P", written, position, fromPosition),
     compute(walk, "X", "E + P", start, deriveSum([["E", embed], ["P", position]])),
   ];
-  return { title: "Look up tokens and positions", lines };
+  return { title: "Look up tokens and positions", part: "embed", lines };
 }
 
 /** A sum of parts, each [name, values], and perhaps a bias. */
@@ -85,7 +86,8 @@ function walkFeedForward(walk, layer, stream) {
   const site = `blocks.${layer}.ln2`;
   const added = walkSumAndNorm(walk, sum, `NY${tag}`, values.residPost, site);
   lines.push(...added.lines);
-  return { step: { title: layerTitle(walk, "Feed forward", layer), lines }, stream: added.stream };
+  const title = layerTitle(walk, "Feed forward", layer);
+  return { step: { title, part: `mlp${layer}`, lines }, stream: added.stream };
 }
 
 /** Attention and feed-forward after each other: the steps and the stream's new name. */
@@ -112,7 +114,7 @@ function walkParallelLayer(walk, layer, stream) {
   const { parts, bias } = listResults(walk, layer);
   if (values.mlpOut) {
     const title = layerTitle(walk, "Feed forward, beside attention", layer);
-    steps.push({ title, lines: walkMlp(walk, layer, stream) });
+    steps.push({ title, part: `mlp${layer}`, lines: walkMlp(walk, layer, stream) });
     parts.push([`F${tag}`, values.mlpOut]);
   }
   if (!parts.length) return { steps, stream };
@@ -143,7 +145,7 @@ function walkUnembedding(walk, stream) {
   lines.push(matrix);
   lines.push(projected(walk, "L", final, inputName, unembed, "W_U", bias, logits, names));
   lines.push(compute(walk, "Pr", "softmax(L)", probabilities, softmax, names));
-  return { title: "Unembed", lines };
+  return { title: "Unembed", part: "unembed", lines };
 }
 
 /** The steps of a forward pass; `trace` is what `forward` gave for the same model and edits. */

@@ -130,6 +130,6 @@ export function walkAttention(walk, layer, stream) {
       const site = `blocks.${layer}.ln1`;
       lines.unshift(normalized(walk, name, values.residPre, stream, values.attnIn, site));
     }
-    return { title: headTitle(walk, layer, head), lines };
+    return { title: headTitle(walk, layer, head), part: `${layer}.${head}`, lines };
   });
 }
