@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from mnemoscope.core.errors import short
 from mnemoscope.core.fingerprint import describe_origins, trained_by
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.probes.skills import over_seeds
@@ -38,6 +39,9 @@ class Evidence:
         self._load_run = load_run
         self._runs: dict[str, Run] = {}
         self._measured: dict[tuple[str, Callable[..., Any]], Any] = {}
+
+    def __repr__(self) -> str:
+        return f"<Evidence at {self.scale} scale: {short(tuple(self.conditions))}>"
 
     def run(self, name: str) -> Run:
         """The run of a condition, with all its seeds, the diverged ones too."""

@@ -28,6 +28,9 @@ class Groups(NamedTuple):
     others: Any
     """By unit of the group that is subtracted."""
 
+    def __repr__(self) -> str:
+        return in_one_line(type(self).__name__, self._asdict())
+
 
 class Measurement(NamedTuple):
     """What was measured for a claim."""
