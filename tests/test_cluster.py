@@ -2,13 +2,9 @@
 each block is stored exactly once.
 """
 
-import json
-import os
 import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +14,8 @@ pytest.importorskip(
 )
 
 from crash import ledgers, start
+from dask_processes import Dask
 
-import mnemoscope
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import trained_by
 from mnemoscope.core.plugins import load_path
@@ -60,72 +56,6 @@ def broken(spec, seeds, **more):
     return fit(spec, seeds, **more)
 cluster.fit = broken
 """
-
-
-class Dask:
-    """A scheduler, and workers that can be started, killed and stopped."""
-
-    def __init__(self, folder):
-        self.folder, self.processes = folder, []
-        self.env = os.environ | {"PYTHONPATH": str(Path(mnemoscope.__file__).parent.parent)}
-        known = folder / "scheduler.json"
-        self.start(
-            "scheduler",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--scheduler-file",
-            known,
-            "--idle-timeout",
-            "1800",
-        )
-        while not known.exists() or not known.read_text().endswith("}"):
-            assert self.processes[0].poll() is None, (folder / "log").read_text()
-            time.sleep(0.05)
-        self.address = json.loads(known.read_text())["address"]
-
-    def start(self, what, *args):
-        line = [
-            sys.executable,
-            "-m",
-            f"distributed.cli.dask_{what}",
-            "--no-dashboard",
-            *map(str, args),
-        ]
-        with open(self.folder / "log", "a") as log:
-            self.processes.append(
-                subprocess.Popen(line, env=self.env, cwd=self.folder, stdout=log, stderr=log)
-            )
-        return self.processes[-1]
-
-    def worker(self, preload="", nanny=False):
-        # if the tests are killed, the worker goes too
-        more = ["--nanny" if nanny else "--no-nanny", "--death-timeout", "30"]
-        if preload:
-            path = self.folder / f"preload{len(self.processes)}.py"
-            path.write_text(preload)
-            more += ["--preload", path]
-        return self.start(
-            "worker",
-            self.address,
-            "--nthreads",
-            "1",
-            "--local-directory",
-            self.folder / "scratch",
-            *more,
-        )
-
-    def end(self, processes):
-        for process in processes:
-            process.send_signal(signal.SIGCONT)
-            process.terminate()
-        for process in processes:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 @pytest.fixture(scope="module")
