@@ -4,6 +4,7 @@ and the example runs as it stands.
 
 import ast
 import json
+import linecache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -30,9 +31,12 @@ def played(source: str, names: dict) -> object:
     """Run a cell as a notebook does: its last line, if it is an expression, is what it shows."""
     tree = ast.parse(source)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, "cell", "exec"), names)
+    # every cell has a file of its own, which lies in memory
+    file = f"<cell {hash(source)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(tree, file, "exec"), names)
     return (
-        eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+        eval(compile(ast.Expression(last.value), file, "eval"), names)
         if isinstance(last, ast.Expr)
         else None
     )
@@ -66,13 +70,13 @@ def tags(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def shown():
-    names: dict = {}
+    names: dict = {"__name__": "__main__"}
     return [played(source, names) for source in cells(TOUR)]
 
 
 def test_the_tour_runs_and_shows_everything(shown):
-    run, accuracy, model, cache, attention, answers, without, ledger, entry = shown
-    for thing in (run, accuracy, model, cache, ledger, entry):
+    run, accuracy, model, cache, attention, answers, without, mine, ledger, entry = shown
+    for thing in (run, accuracy, model, cache, mine, ledger, entry):
         assert "table" in tags(thing._repr_html_())
     assert "4 seeds, 1,500 steps" in run._repr_html_()
     assert tags(run._repr_html_()).count("polyline") == 4
