@@ -177,15 +177,18 @@ def step_time(d: int, seeds: int) -> float:
 
     from mnemoscope.core.seeds import device_mesh, shard
     from mnemoscope.training.compilation import numbers_by_seed, programs
+    from mnemoscope.training.shared_arrays import place_arrays
 
     spec = remember(d, steps=10**6)
     program = programs(spec, seeds)
-    ids = shard(device_mesh(seeds), np.arange(seeds))
-    numbers = shard(device_mesh(seeds), numbers_by_seed([spec] * seeds))
+    mesh = device_mesh(seeds)
+    ids = shard(mesh, np.arange(seeds))
+    numbers = shard(mesh, numbers_by_seed([spec] * seeds))
+    arrays = place_arrays(spec.task, mesh)
     states = program.start(ids)
     return _timed(
         lambda turns: jax.block_until_ready(
-            program.advance((ids, states, numbers), jnp.array(0), jnp.array(turns))
+            program.advance((ids, states, numbers), jnp.array(0), jnp.array(turns), arrays)
         )
     )
 

@@ -9,6 +9,7 @@ from mnemoscope import Spec
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.seeds import device_mesh, shard
 from mnemoscope.training.compilation import numbers_by_seed, programs
+from mnemoscope.training.shared_arrays import place_arrays
 
 
 @fixed_numerics()
@@ -24,12 +25,13 @@ def prepare(spec: Spec, seeds: int) -> Advance:
     ids = shard(mesh, np.arange(seeds))
     numbers = shard(mesh, numbers_by_seed([spec] * seeds))
     states = program.start(ids)
+    arrays = place_arrays(spec.task, mesh)
     done = 0
 
     def advance(steps: int) -> float:
         nonlocal states, done
         begin, end = jnp.array(done), jnp.array(done + steps)
-        states = program.advance((ids, states, numbers), begin, end)
+        states = program.advance((ids, states, numbers), begin, end, arrays)
         done += steps
         return float(jax.device_get(states.loss_sum)[:seeds].mean()) / steps
 

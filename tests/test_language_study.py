@@ -147,7 +147,8 @@ def folder(tmp_path_factory):
     save_file(weights, path / "model.safetensors")
     (path / "config.json").write_text(json.dumps(config))
     model = {"type": "BPE", "vocab": vocabulary, "merges": [list(m) for m in merges]}
-    (path / "tokenizer.json").write_text(json.dumps({"model": model}))
+    cut = {"type": "ByteLevel", "add_prefix_space": False}
+    (path / "tokenizer.json").write_text(json.dumps({"model": model, "pre_tokenizer": cut}))
     return path
 
 

@@ -75,5 +75,5 @@ def test_a_line_on_work_loads_no_training_and_no_verdicts():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     ours = [name for name in done.stdout.split() if name.startswith("mnemoscope.")]
     assert "mnemoscope.explorer.pack" in ours
-    parts = ("mnemoscope.verdicts", "mnemoscope.models.rewrites", "mnemoscope.execution.")
+    parts = ("mnemoscope.verdicts", "mnemoscope.execution.", "mnemoscope.training.loop")
     assert [name for name in ours if name.startswith(parts)] == []

@@ -14,7 +14,7 @@ import numpy as np
 from mnemoscope.core.axes import Float
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.notebook import Safe
-from mnemoscope.core.theme import SEED
+from mnemoscope.core.theme import INK, SEED
 
 CELL = 14  # pixels of a square
 LETTER = 6.2  # pixels of a label's letter
@@ -75,7 +75,7 @@ class AttentionMaps:
         if where.suffix != ".svg":
             raise UserError(f"attention maps are written as .svg, got {str(where)!r}")
         # a file has no page around it whose color it could take
-        text = str(self).replace('fill="currentColor"', 'color="#1c1e21" fill="currentColor"', 1)
+        text = str(self).replace('fill="currentColor"', f'color="{INK}" fill="currentColor"', 1)
         try:
             where.write_text(text, encoding="utf-8")
         except OSError as error:

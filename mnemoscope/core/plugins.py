@@ -27,11 +27,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module, invalidate_caches
 from importlib.machinery import ModuleSpec
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mnemoscope.core.errors import Notice, UserError
 
@@ -161,11 +161,12 @@ def without_name(asked: str) -> str:
 # ---- installed packages
 
 
-def _announcements() -> tuple[EntryPoint, ...]:
+# a library may have put a finder of its own in, whose entry points are of another class
+def _announcements() -> tuple[Any, ...]:
     return tuple(entry_points(group=GROUP))
 
 
-def _load_announced(point: EntryPoint) -> Plugin:
+def _load_announced(point: Any) -> Plugin:
     """Load what an entry point names, whose names must begin with the package's."""
     package = point.value.split(":")[0].split(".")[0]
     if point.name != package:

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 from mnemoscope.core.errors import UserError
+from mnemoscope.core.theme import GRAY
 from mnemoscope.core.working import Told, in_notebook, show_progress
 from mnemoscope.explorer import build_page
 from mnemoscope.explorer.explorer_run import describe_run
@@ -48,7 +49,7 @@ class ExplorerPage:
         return f"<Explorer of {len(self.html) / 1e6:.1f} MB{where}>"
 
     def _repr_html_(self) -> str:
-        style = "width: 100%; box-sizing: border-box; border: 1px solid #8884"
+        style = f"width: 100%; box-sizing: border-box; border: 1px solid {GRAY}"
         return (
             f'<iframe title="explorer" height="{self.height}" style="{style}" '
             f'srcdoc="{escape(self.html)}"></iframe>'
