@@ -18,6 +18,7 @@ from mnemoscope.models import (
     Init,
     ModelConfig,
     Transformer,
+    edits,
     force_pattern,
     forward,
     init,
@@ -297,3 +298,9 @@ def test_the_feed_forward_layer_stands_where_it_is_asked_for():
 def test_parts_that_cannot_be_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         ModelConfig(d_model=4, **({"n_heads": 1} | fields))
+
+
+def test_what_an_edit_puts_at_a_site_must_be_numbers():
+    """`_edit`, since the tests' own check of types stands before what is public."""
+    with pytest.raises(UserError, match="at the site 'hook_embed' must be numbers, got 'nothing'"):
+        edits._edit("hook_embed", "nothing", None, adds=False)

@@ -14,14 +14,14 @@ applies the edits of that name. What follows in the pass uses what `site` return
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array, Bool, Float
-from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.core.errors import UserError, short, unknown
 from mnemoscope.models.model import Model
 
 Numbers = Array | np.ndarray
@@ -180,8 +180,13 @@ def patch_sites(names: Callable[[str], bool], trace: Mapping[str, Array]) -> tup
     return chosen
 
 
-def _edit(site: str, value: Numbers, mask: Numbers | None, adds: bool) -> Edit:
-    numbers = jnp.asarray(value, dtype=float)
+def _edit(site: Any, value: Any, mask: Numbers | None, adds: bool) -> Edit:
+    try:
+        numbers = jnp.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"what is put at the site {short(site)} must be numbers, got {short(value)}"
+        ) from None
     everywhere = (1,) * numbers.ndim
     where = jnp.ones(everywhere, bool) if mask is None else jnp.asarray(mask, bool)
     return Edit(site, where, numbers, adds)
