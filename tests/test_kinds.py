@@ -90,6 +90,17 @@ def test_metrics_are_named_by_themselves_or_together():
     assert Spec(task=ms.Hops(), metrics=()) == Spec(task=ms.Hops())
 
 
+def test_a_metric_may_have_another_kind_than_its_functions_name():
+    @metric(kind="sharpness")
+    def of_the_logits(task, model, world):
+        return jnp.ones(())
+
+    assert of_the_logits.kind_name() == "sharpness"
+    assert list(of_the_logits(SPEC.task, ms.Transformer(SPEC.model, {}), ())) == ["sharpness"]
+    with pytest.raises(UserError, match="for package 'somebody' to define"):
+        metric(kind="somebody/sharpness")(lambda task, model, world: jnp.ones(()))
+
+
 def test_what_a_metric_returns_is_checked():
     @metric
     def says_words(task, model, world):

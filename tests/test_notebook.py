@@ -34,7 +34,8 @@ def played(source: str, names: dict) -> object:
     # every cell has a file of its own, which lies in memory
     file = f"<cell {hash(source)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    exec(compile(tree, file, "exec"), names)
+    for statement in tree.body:  # one by one, as IPython does
+        exec(compile(ast.Module([statement], []), file, "exec"), names)
     return (
         eval(compile(ast.Expression(last.value), file, "eval"), names)
         if isinstance(last, ast.Expr)

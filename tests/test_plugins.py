@@ -261,3 +261,19 @@ def test_help_loads_no_plugin(site):
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
     assert done.stderr == ""
+
+
+def test_a_study_folder_brings_the_kinds_that_it_uses(tmp_path):
+    """Named by `--plugin`, so that a stored run of its task is read."""
+    folder = tmp_path / "brings_a_kind"
+    folder.mkdir()
+    (folder / "study.py").write_text("from .its_task import Brought\n")
+    (folder / "its_task.py").write_text(
+        "from typing import Literal\n"
+        "import mnemoscope as ms\n"
+        "class Brought(ms.Cycle):\n"
+        "    kind: Literal['brought-by-a-folder'] = 'brought-by-a-folder'\n"
+    )
+    assert "brought-by-a-folder" not in known_kinds("task")
+    load_plugin(str(folder))
+    assert "brought-by-a-folder" in known_kinds("task")

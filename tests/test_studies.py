@@ -307,7 +307,7 @@ def test_where_nothing_can_be_measured_the_ledger_says_why():
         ({"share": {"post": np.ones(40)}}, "unknown reading of P1 'post'; allowed: plain"),
         ({"share": np.ones((4, 10))}, r"one value for each unit, got an array of \(4, 10\)"),
         ({"share": "all of them"}, "P1, part 'share': could not convert"),
-        ({"share": Groups(np.ones(4), np.ones(4))}, "one array by unit must be returned"),
+        ({"share": Groups(np.ones(4), np.ones(4))}, "one array by unit is needed, got Groups"),
     ],
 )
 def test_what_is_measured_is_checked(parts, message):

@@ -69,7 +69,11 @@ def load_plugin(asked: str) -> Plugin:
         asked: a file, a folder, an installed package that announces itself, or a module.
     """
     if is_path(asked):
-        return load_path(asked)
+        plugin = load_path(asked)
+        if (Path(asked).expanduser() / "study.py").is_file():
+            with one_line(f"{asked!r}"):  # the kinds that the study uses are wanted too
+                import_within(plugin.module.__name__, "study")
+        return plugin
     announced = {each.name: each for each in _announcements()}
     if asked in announced:
         return _load_announced(announced[asked])

@@ -114,11 +114,16 @@ def _read(file: str) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _parse(text: str, file: str) -> tuple[ast.Module, types.CodeType] | None:
-    """A text's syntax tree, and what it compiles to."""
+def _parse(text: str, file: str) -> tuple[ast.Module, tuple[types.CodeType, ...]] | None:
+    """A text's syntax tree, and what it compiles to: as a whole, and each statement alone.
+
+    A notebook compiles the statements of a cell one by one. What a name was imported as is then not
+    known to the compiler, which takes other instructions for it.
+    """
     try:
         tree = ast.parse(text)
-        return tree, compile(text, file, "exec", dont_inherit=True)
+        parts = [tree, *(ast.Module([statement], []) for statement in tree.body)]
+        return tree, tuple(compile(part, file, "exec", dont_inherit=True) for part in parts)
     except (SyntaxError, ValueError):
         return None  # a cell that begins with a command of the notebook, say
 
@@ -130,7 +135,8 @@ def _find_in(text: str, code: types.CodeType) -> Definition | None:
         return None
     tree, compiled = parsed
     name = _qualified_name(code)
-    same_name = [each for each in _code_objects(compiled) if _qualified_name(each) == name]
+    codes = [each for part in compiled for each in _code_objects(part)]
+    same_name = [each for each in codes if _qualified_name(each) == name]
     alike = [each for each in same_name if _runs_alike(each, code)]
     # of several, such as functions of one name that stand one below the other, the one that stands
     # where the code object says

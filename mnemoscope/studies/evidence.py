@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mnemoscope.core.errors import short
+from mnemoscope.core.errors import UserError, short, unknown
 from mnemoscope.core.fingerprint import describe_origins, trained_by
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.probes.skills import over_seeds
@@ -45,6 +45,8 @@ class Evidence:
 
     def run(self, name: str) -> Run:
         """The run of a condition, with all its seeds, the diverged ones too."""
+        if name not in self.conditions:
+            raise UserError(unknown("condition", name, self.conditions))
         if name not in self._runs:
             self._runs[name] = self._load_run(name)
         return self._runs[name]

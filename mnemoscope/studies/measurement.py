@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mnemoscope.core.errors import UserError, in_one_line, unknown
+from mnemoscope.core.errors import UserError, in_one_line, short, unknown
 from mnemoscope.studies.plot_data import Plots
 from mnemoscope.verdicts.claim import PLAIN, Claim
 from mnemoscope.verdicts.record import UnitValues, unit_values
 
 
 class Groups(NamedTuple):
-    """Two groups of units that a part compares."""
+    """Two groups of units that a part compares: the mean of `values` less that of `others`."""
 
     values: Any
     """By unit of the first group."""
@@ -65,6 +65,19 @@ def among(chosen: Any, values: Any) -> np.ma.MaskedArray[Any, Any]:
     return np.ma.masked_array(np.asarray(values, float), mask=~np.asarray(chosen, bool))
 
 
+def require_measurement(claim: Claim, found: object) -> None:
+    """Raise unless a claim's function returned a `Measurement`.
+
+    Args:
+        claim: names the function.
+        found: what it returned.
+    """
+    if not isinstance(found, Measurement):
+        raise UserError(
+            f"{claim.id}: {claim.measure!r} must return an ms.Measurement, got {short(found)}"
+        )
+
+
 def record_parts(claim: Claim, measurement: Measurement) -> dict[str, dict[str, UnitValues]]:
     """The parts of a measurement as a record keeps them, checked against what the claim says.
 
@@ -91,8 +104,8 @@ def record_parts(claim: Claim, measurement: Measurement) -> dict[str, dict[str, 
 def _unit_values(claim: Claim, name: str, compares: bool, values: Any) -> UnitValues:
     """One part in one reading."""
     if isinstance(values, Groups) != compares:
-        wanted = "Groups of two" if compares else "one array by unit"
-        raise UserError(f"{claim.id}, part {name!r}: {wanted} must be returned")
+        wanted = "ms.Groups(values, others)" if compares else "one array by unit"
+        raise UserError(f"{claim.id}, part {name!r}: {wanted} is needed, got {short(values)}")
     try:
         return unit_values(*values) if isinstance(values, Groups) else unit_values(values)
     except (TypeError, ValueError) as error:

@@ -29,7 +29,12 @@ from mnemoscope.store import Store
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.folder import judging_files, path_of
 from mnemoscope.studies.ledger_files import write_ledger
-from mnemoscope.studies.measurement import InconclusiveError, Measurement, record_parts
+from mnemoscope.studies.measurement import (
+    InconclusiveError,
+    Measurement,
+    record_parts,
+    require_measurement,
+)
 from mnemoscope.studies.plot_data import Plots
 from mnemoscope.studies.scales import Scale
 from mnemoscope.studies.study import ClaimTest, Condition, Study, with_seeds
@@ -366,6 +371,7 @@ def measure_claim(
     why_not = ""
     try:
         measurement = test.measure(evidence)
+        require_measurement(test.claim, measurement)
     except InconclusiveError as why:
         why_not = str(why)
         measurement = Measurement({})

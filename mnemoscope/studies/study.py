@@ -125,20 +125,22 @@ def load_study(package: str, name: str) -> Study:
         raise UserError(
             f"study.py of {name!r} calls its study {study.name!r}; allowed: {name!r}, or no name"
         )
-    tests = study.tests or load_tests(package)
+    tests = study.tests or load_tests(package, name)
     return replace(study, name=name, package=package, tests=tests)
 
 
-def load_tests(package: str) -> tuple[ClaimTest, ...]:
+def load_tests(package: str, study: str = "") -> tuple[ClaimTest, ...]:
     """The claims of a study with what measures each, from the `claims.toml` in its folder.
 
     There a claim names its function, `measure = "heads.measure_division"` for the function of that
     name in `heads.py` beside the file, and the conditions that it `needs`.
 
     Args:
-        package: the study's folder as Python names it; `__package__` inside the study.
+        package: the study's folder as Python names it.
+        study: what the study is called, for messages; the folder's name unless it is given.
     """
-    claims = read_claims(read_toml(package, CLAIMS), package.rsplit(".", 1)[-1])
+    study = study or package.rpartition(".")[2]
+    claims = read_claims(read_toml(package, CLAIMS), study)
     return tuple(
         ClaimTest(claim, claim.needs, find_function(package, claim)) for claim in claims.values()
     )
@@ -176,8 +178,8 @@ def find_function(package: str, claim: Claim) -> "Callable[[Evidence], Measureme
     found: Callable[[Evidence], Measurement] | None = getattr(module, name, None)
     if not callable(found):
         raise UserError(
-            f"claims.toml of {package.rsplit('.', 1)[-1]}, {claim.id}: there is no function "
-            f"{claim.measure!r}; 'file.function' of this folder is needed"
+            f"claims.toml, {claim.id}: there is no function {claim.measure!r}; "
+            "'file.function' of this folder is needed"
         )
     return found
 

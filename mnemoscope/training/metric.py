@@ -12,6 +12,7 @@ over stored snapshots.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import jax
@@ -85,13 +86,22 @@ class FunctionMetric(Metric):
         return type(self).function(task, model, world)
 
 
-def metric(function: Read) -> Metric:
-    """Make a metric of a function of a task, a model and a world; its kind is the function's name.
+def metric(function: Read | None = None, *, kind: str = "") -> Any:
+    """Make a metric of a function of a task, a model and a world: `@metric`, or, in an installed
+    package, whose kinds begin with its name, `@metric(kind="package/name")`.
 
     Args:
         function: reads one seed's model; returns an array, or arrays by name.
+        kind: the name of the metric in files; the function's own unless it is given.
     """
-    name = function.__name__
+    if function is None:
+        return partial(_make_metric, kind=kind)
+    return _make_metric(function, kind)
+
+
+def _make_metric(function: Read, kind: str) -> Metric:
+    """A metric that is a function, under a kind or the function's name."""
+    name = kind or function.__name__
     members: dict[str, Any] = {
         "__module__": function.__module__,
         "__qualname__": function.__qualname__,
@@ -100,7 +110,7 @@ def metric(function: Read) -> Metric:
         "kind": name,
         "function": staticmethod(function),
     }
-    made: type[FunctionMetric] = type(name, (FunctionMetric,), members)
+    made: type[FunctionMetric] = type(function.__name__, (FunctionMetric,), members)
     return made()
 
 

@@ -9,7 +9,7 @@ SAMPLE = 512  # sequences, the same for every model
 SAMPLE_KEY = 7
 
 
-@ms.metric
+@ms.metric(kind="state_tracking/reach")
 def reach(task: ms.Task, model: ms.HookedModel, world: object) -> dict[str, Float[Array, "..."]]:
     """Accuracy by position over a fixed sample, and at the last position alone.
 

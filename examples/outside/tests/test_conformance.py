@@ -45,7 +45,7 @@ def test_a_recurrence_learns_a_running_sum_with_all_that_is_ours():
         snapshots=2,
     )
     run = ms.fit(spec, seeds=2)
-    at_start, at_end = run.metrics["reach/last"].T
+    at_start, at_end = run.metrics["state_tracking/reach/last"].T
     assert (at_end > at_start + 0.2).all()
 
 
