@@ -431,3 +431,19 @@ def test_parameters_are_drawn_by_their_names_and_shapes():
     assert (drawn["a.w"] == 1).all()
     assert not drawn["a.b"].any()
     assert not drawn["c"].any()
+
+
+class Doubled(Gru):
+    """Says two logits for every answer, which would train without a word."""
+
+    kind: Literal["doubled-gru"] = "doubled-gru"
+
+    def forward(self, params, tokens, site):
+        logits = super().forward(params, tokens, site)
+        return jnp.concatenate([logits, logits], axis=1)
+
+
+def test_logits_of_a_wrong_width_are_refused_before_anything_is_compiled():
+    task = ms.Cycle()
+    with pytest.raises(UserError, match=r"'doubled-gru' returned 6 logits .*; allowed: 3, one for"):
+        ms.fit(ms.Spec(task=task, model=Doubled(), steps=1, batch=2), 1)

@@ -22,7 +22,7 @@ from mnemoscope.core.fingerprint import list_replaced
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.seeds import device_mesh, for_each_seed, seeds_per_device, shard
 from mnemoscope.core.xla import compiler_options
-from mnemoscope.training.first_look import require_trainable
+from mnemoscope.training.first_look import require_answers, require_trainable
 from mnemoscope.training.shared_arrays import shapes_of, with_arrays
 from mnemoscope.training.spec import Spec
 from mnemoscope.training.step import State, TrainingNumbers, numbers_of, start, train_step
@@ -88,6 +88,7 @@ def _future_of(key: tuple[Any, ...]) -> tuple[Future[Programs], bool]:
 def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
     """Both programs for these devices; they are those of every Spec of the same shape."""
     require_trainable(spec.task)
+    require_answers(spec.model, spec.task)
 
     def one_seed(
         each: tuple[Array, State, TrainingNumbers], begin: Array, end: Array, arrays: Any

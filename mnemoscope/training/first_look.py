@@ -1,4 +1,4 @@
-"""A first look at a task from outside, once, before a training of it is compiled.
+"""A first look at a task or a model from outside, once, before a training of it is compiled.
 
 Its functions are evaluated without a computation (`jax.eval_shape`), then one small batch is drawn:
 what would train on nonsense, or fail in the middle of JAX, is one line. Tasks of this package are
@@ -14,6 +14,7 @@ from mnemoscope.core.axes import Array, PRNGKeyArray
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.kinds import is_ours
 from mnemoscope.core.users_code import calling
+from mnemoscope.models import Model, forward
 from mnemoscope.tasks import Example, Task, World
 from mnemoscope.tasks.requirements import (
     name_of,
@@ -47,6 +48,29 @@ def require_trainable(task: Task) -> None:
     require_tokens(task, batch)
     require_weights(task, batch)
     require_query_token(task, batch)
+
+
+def require_answers(model: Model, task: Task) -> None:
+    """Raise for a model from outside whose logits are not one for each answer; computes nothing.
+
+    Args:
+        model: of this package, too: those are not looked at.
+        task: what it is to be trained on.
+    """
+    if is_ours(type(model)):
+        return
+
+    def first_logits(key: PRNGKeyArray) -> Array:
+        with calling(f"the model {model.kind_name()!r}"):
+            params = model.draw_parameters(task.d_vocab, task.n_ctx, task.d_vocab_out, key=key)
+            return forward(model, params, jnp.zeros(task.n_ctx, int))[0]
+
+    width = jax.eval_shape(first_logits, jax.random.key(0)).shape[-1]
+    if width != task.d_vocab_out:
+        raise UserError(
+            f"the model {model.kind_name()!r} returned {width} logits at each position; allowed: "
+            f"{task.d_vocab_out}, one for each answer (d_vocab_out)"
+        )
 
 
 def require_same_shapes(task: Task, key: PRNGKeyArray) -> None:
