@@ -80,7 +80,7 @@ def test_its_own_tests_pass_there(environment):
 @needs_browser
 def test_its_study_is_judged_and_shown_beside_ours(environment):
     run_there(environment, "mnemoscope", "run", STUDY)
-    (file,) = environment.glob("mnemoscope-store/ledger/quick/*.json")
+    (file,) = environment.glob("mnemoscope-store/ledger/quick/*does_it_track.json")
     claims = json.loads(file.read_text())["claims"]
     assert [claim["id"] for claim in claims] == ["S1", "S2"]
     assert "S1" in run_there(environment, "mnemoscope", "list", STUDY)
