@@ -115,15 +115,11 @@ def _export_model(run: "Run", target: Path, seed: int | None, snapshot: int, for
     from mnemoscope.exchange.lens import write_transformer_lens
 
     chosen_seed = run.seeds[0] if seed is None else seed
-    steps = run.spec.snapshot_steps()
-    if not -len(steps) <= snapshot < len(steps):
-        raise UserError(
-            f"no snapshot {snapshot} in this run; allowed: 0 to {len(steps) - 1}, or -1 for the end"
-        )
+    step = run.step_of(snapshot)
     about = {
         "spec": run.spec.canonical_json(),
         "seed": str(chosen_seed),
-        "step": str(steps[snapshot]),
+        "step": str(step),
     }
     model = run.model(chosen_seed, snapshot)
     write_transformer_lens(model, target, force, about, n_ctx=run.spec.task.n_ctx)

@@ -61,7 +61,7 @@ def _choose_condition(study: str, name: str, scale: Scale) -> "tuple[str, Condit
     """The condition of this name, or else the one with the widest model."""
     from mnemoscope.studies.discover import find_study
 
-    conditions = find_study(study).conditions(scale)
+    conditions = find_study(study).list_conditions(scale)
     if not conditions:
         raise UserError(f"study {study!r} trains no transformer, so there is no step to profile")
     if name and name not in conditions:

@@ -124,11 +124,14 @@ def run(
         keep: runs: weights stay in the store. measures: only the numbers that were measured, small
             enough to carry to another store (`mnemoscope merge`).
     """
+    from mnemoscope.studies.presentation import require_presentable
+
     claim_ids = tuple(part.strip() for part in claims.split(",") if part.strip())
     chosen = _choose_studies(study, claim_ids, corpus, model)
-    for each in chosen:  # both refuse here what would otherwise fail after hours of training
+    for each in chosen:  # all refuse here what would otherwise fail after hours of training
         each.pick(claim_ids)
-        each.conditions(scale)
+        each.list_conditions(scale)
+        require_presentable(each)
     _check_options(seeds, follow, cluster, block_timeout)
     if max_seeds is not None:
         check_seeds(max_seeds)
@@ -266,7 +269,7 @@ def _most_seeds(study: "Study", plan: _Plan) -> int | None:
         return None
     if plan.max_seeds is not None:
         return plan.max_seeds
-    own = max((each.seeds for each in study.conditions(plan.scale).values()), default=0)
+    own = max((each.seeds for each in study.list_conditions(plan.scale).values()), default=0)
     return 8 * (plan.seeds or own)
 
 

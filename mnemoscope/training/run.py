@@ -81,14 +81,30 @@ class Run:
             named += f" and {len(lost) - MOST_NAMED} more"
         return named
 
+    def step_of(self, snapshot: int) -> int:
+        """The step after which a snapshot was kept; one that there is not raises.
+
+        Args:
+            snapshot: the stored moment of training, from 0 up, or from -1 down from the end.
+        """
+        steps = self.spec.snapshot_steps()
+        if not -len(steps) <= snapshot < len(steps):
+            raise UserError(
+                f"no snapshot {snapshot} in this run; allowed: 0 to {len(steps) - 1}, or -1 for "
+                "the end"
+            )
+        return steps[snapshot]
+
     def model(self, seed: int, snapshot: int = -1) -> HookedModel:
         """One seed's model, at the end of training or at an earlier snapshot."""
         row = self._row(seed)
+        self.step_of(snapshot)
         params: Params = {name: jnp.asarray(x[row, snapshot]) for name, x in self.snapshots.items()}
         return bind(self.spec.model, params)
 
     def models(self, snapshot: int = -1) -> HookedModel:
         """All seeds' models at once, with a leading seed axis, for `vmap`."""
+        self.step_of(snapshot)
         params: Params = {name: x[:, snapshot] for name, x in self.snapshots.items()}
         return bind(self.spec.model, params)
 
