@@ -138,9 +138,13 @@ class Strict(BaseModel):
         new_names = {old: new for new, old in cls.stored_names.items()}
         return {new_names.get(name, name): value for name, value in fields.items()}
 
-    def __init__(self, /, *values: Any, **fields: Any) -> None:
-        if values:
-            raise UserError(_by_name_alone(type(self), values[0]))
+    # not in `__init__`, whose signature is what `help` and an editor show
+    def __new__(cls: type[S], /, *values: Any, **_: Any) -> S:
+        if values and cls.__init__ is Strict.__init__:
+            raise UserError(_by_name_alone(cls, values[0]))
+        return super().__new__(cls)
+
+    def __init__(self, /, **fields: Any) -> None:
         with refusing(type(self).__name__):
             super().__init__(**fields)
 

@@ -202,11 +202,8 @@ def head_mask(config: Model, heads: tuple[int, ...]) -> Bool[Array, "1 head 1"]:
     return is_chosen[None, :, None]
 
 
-def _require_heads(config: Any) -> None:
-    """Raise for what is no configuration of a model with heads."""
-    if not isinstance(config, Model):
-        held = ", such as model.config" if hasattr(config, "config") else ""
-        raise UserError(f"the configuration of a model is needed{held}, got {short(config)}")
+def _require_heads(config: Model) -> None:
+    """Raise for a model without heads."""
     if not hasattr(config, "n_heads"):
         raise UserError(
             f"the model {config.kind_name()!r} has no attention heads; allowed: replace_site at "
