@@ -44,9 +44,9 @@ SHORT = Spec(
     snapshots=2,
 )
 LONG = SHORT.model_copy(update={"steps": 16_000, "batch": 32})  # a seed takes about half a second
-HASTY = "import mnemoscope.execution.cluster as cluster; cluster.POLL_SECONDS = 0.1"
+HASTY = "import mnemoscope.execution.cluster_worker as worker; worker.SIGN_SECONDS = 0.1"
 BREAK = """
-import os, mnemoscope.execution.cluster as cluster
+import os, mnemoscope.execution.cluster_worker as worker
 from mnemoscope.training.loop import fit
 def broken(spec, seeds, **more):
     if 5 in seeds:
@@ -54,7 +54,7 @@ def broken(spec, seeds, **more):
             diary.write(f"{{seeds}}\\n")
         {how}
     return fit(spec, seeds, **more)
-cluster.fit = broken
+worker.fit = broken
 """
 
 
@@ -235,8 +235,8 @@ def test_token_ids_are_read_by_workers_from_their_file(dask, store, saved, tmp_p
 def test_a_worker_with_other_versions_is_given_no_work(dask, store):
     said = []
     dask.worker(
-        "import mnemoscope.execution.cluster as cluster; "
-        "cluster._must_agree = lambda: {'jax': '0.0.1'}"
+        "import mnemoscope.execution.cluster_worker as worker; "
+        "worker.must_agree = lambda: {'jax': '0.0.1'}"
     )
     with pytest.raises(
         UserError, match=r"no worker of .* can be used: .*it has jax 0.0.1, we have \d"
