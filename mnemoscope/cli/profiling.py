@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from mnemoscope.cli.console import make_console
-from mnemoscope.cli.options import MAX_SEEDS, TrainedScale
+from mnemoscope.cli.options import TrainedScale
 from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.core.limits import MAX_SEEDS
 from mnemoscope.studies.scales import Scale
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import tyro
 
-from mnemoscope.cli.console import make_console
+from mnemoscope.cli.console import as_typed, make_console
 from mnemoscope.cli.options import (
     DEFAULT_STORE,
     StoreDir,
@@ -297,7 +297,8 @@ def _report(console: "Console", store: "Store", name: str, ledger: "Ledger", hin
     store.write_text(f"ledger/{ledger.scale}/{stem}.md", markdown(ledger))
     print_ledger(console, ledger)
     where = store.folder / "ledger" / ledger.scale / stem
-    more = f"; one claim: mnemoscope show {_claim_name(name, ledger)}" if hint else ""
+    show = as_typed(f"mnemoscope show {_claim_name(name, ledger)}")
+    more = f"; one claim: {show}" if hint else ""
     console.print(f"Written: {where}.json and .md{more}", markup=False)
 
 

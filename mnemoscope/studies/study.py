@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from mnemoscope.core.errors import UserError, short, unknown
+from mnemoscope.core.errors import UserError, in_any_case, short, unknown
 from mnemoscope.core.plugins import import_within, one_line
 from mnemoscope.studies.folder import CLAIMS, read_toml
 from mnemoscope.studies.measurement import Measurement
@@ -121,11 +121,12 @@ class Study:
 
     def pick(self, ids: tuple[str, ...] = ()) -> tuple[ClaimTest, ...]:
         """The tests of these claims, in the study's order; none given means all."""
-        known = {test.claim.id: test for test in self.tests}
+        known = [test.claim.id for test in self.tests]
+        chosen = {in_any_case(name, known) for name in ids}
         for name in ids:
-            if name not in known:
+            if in_any_case(name, known) not in known:
                 raise UserError(unknown(f"claim of study {self.name!r}", name, known))
-        return tuple(test for test in self.tests if not ids or test.claim.id in ids)
+        return tuple(test for test in self.tests if not ids or test.claim.id in chosen)
 
 
 def load_study(package: str, name: str) -> Study:

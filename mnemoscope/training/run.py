@@ -12,7 +12,7 @@ import numpy as np
 import mnemoscope  # the public functions, which are loaded when they are first called
 from mnemoscope.core import notebook
 from mnemoscope.core.axes import Float, Int, Params, Shaped, UInt
-from mnemoscope.core.errors import UserError
+from mnemoscope.core.errors import UserError, short
 from mnemoscope.core.fingerprint import TrainedBy, describe_origins
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.models import HookedModel, bind
@@ -227,6 +227,9 @@ class Run:
     def _row(self, seed: int) -> int:
         """The place of a seed along the seed axis."""
         if seed not in self.seeds:
-            allowed = ", ".join(map(str, self.seeds))
+            first = min(self.seeds)
+            last = max(self.seeds)
+            is_range = len(self.seeds) == last - first + 1 > 3
+            allowed = f"{first} to {last}" if is_range else short(self.seeds)[1:-1].rstrip(",")
             raise UserError(f"no seed {seed} in this run; allowed: {allowed}")
         return self.seeds.index(seed)
