@@ -121,7 +121,7 @@ class _Page(io.StringIO):
     """What the parser prints, which breaks no lines outside of its boxes."""
 
     @property
-    def encoding(self) -> str:
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """That of the standard output: it says whether boxes can be drawn."""
         return getattr(sys.__stdout__, "encoding", None) or "utf-8"
 

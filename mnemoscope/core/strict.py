@@ -142,7 +142,7 @@ class Strict(BaseModel):
     def __new__(cls: type[S], /, *values: Any, **_: Any) -> S:
         if values and cls.__init__ is Strict.__init__:
             raise UserError(_by_name_alone(cls, values[0]))
-        return super().__new__(cls)
+        return object.__new__(cls)
 
     def __init__(self, /, **fields: Any) -> None:
         with refusing(type(self).__name__):

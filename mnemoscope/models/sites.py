@@ -146,16 +146,17 @@ def full_site_name(config: Model, name: SiteName | Any) -> str:
 
 def _near(sites: Sites, name: SiteName | Any) -> str | None:
     """The site that a short form with a slip in it means; None if it is like none."""
-    if not isinstance(name, tuple) or not name or not isinstance(name[0], str):
+    parts: tuple[Any, ...] = name if isinstance(name, tuple) else ()
+    if not parts or not isinstance(parts[0], str):
         return None
     by_short: dict[str, str] = {}
     for full in sites:
         block = re.match(r"blocks\.(\d+)\.", full)
         layers = (int(block[1]), None) if block else (None,)
-        if len(name) > 1 and name[1] not in layers:
+        if len(parts) > 1 and parts[1] not in layers:
             continue
         by_short.setdefault(full.rpartition(".hook_")[2].removeprefix("hook_"), full)
-    similar = difflib.get_close_matches(name[0], by_short, n=1)
+    similar = difflib.get_close_matches(parts[0], by_short, n=1)
     return by_short[similar[0]] if similar else None
 
 

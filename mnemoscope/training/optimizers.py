@@ -87,7 +87,7 @@ class Optimizer(Numbered):
         whose = f"the optimizer {self.kind_name()!r}"
         require_arguments(whose, self.direction)
         with calling(f"{whose}: direction"):
-            found: object = self.direction()
+            found: Any = self.direction()
         if not isinstance(found, optax.GradientTransformation):
             raise UserError(
                 f"{whose}: direction must return an optax.GradientTransformation, such as "
