@@ -222,10 +222,10 @@ def test_many_seeds_are_summed_up_and_shown_when_asked_for():
 
     short = shown()
     # of 0, .1, .. 10
-    assert cells(short, "loss") == ["101", "0", "5", "10"]
-    assert cells(shown(160), "loss") == ["101", "0", "2.5", "5", "7.5", "10"]
-    assert cells(short, "lost") == ["0", "", "", ""]
-    assert cells(short, "none") == ["101", "0", "0", "0"], "nothing has no sign"
+    assert cells(short, "loss") == ["101", "5", "0", "5", "10"]
+    assert cells(shown(160), "loss") == ["101", "5", "0", "2.5", "5", "7.5", "10"]
+    assert cells(short, "lost") == ["0", "", "", "", ""]
+    assert cells(short, "none") == ["101", "0", "0", "0", "0"], "nothing has no sign"
     assert "--seeds shows each of them (101)" in "\n".join(short)
     assert len(shown(all_seeds=True)) > 100
     few = {name: values[:FEW] for name, values in many.items()}

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import isfinite
-from statistics import quantiles
+from statistics import fmean, quantiles
 from typing import NamedTuple
 
 from rich.console import Console
@@ -255,8 +255,8 @@ def _spread(by_seed: Mapping[str, Sequence[float | None]], longest: int, is_wide
         caption=f"--seeds shows each of them ({longest:,})",
         caption_justify="left",
     )
-    headings = ("lowest", "25%", "median", "75%", "highest")
-    shown = range(5) if is_wide else (0, 2, 4)
+    headings = ("mean", "lowest", "25%", "median", "75%", "highest")
+    shown = range(6) if is_wide else (0, 1, 3, 5)
     table.add_column("", overflow="fold")
     for heading in ("seeds", *(headings[i] for i in shown)):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -264,7 +264,8 @@ def _spread(by_seed: Mapping[str, Sequence[float | None]], longest: int, is_wide
         numbers = sorted(x for x in values if x is not None and isfinite(x))
         found: list[float] = []
         if len(numbers) > 1:
-            found = [numbers[0], *quantiles(numbers, n=4, method="inclusive"), numbers[-1]]
+            quarters = quantiles(numbers, n=4, method="inclusive")
+            found = [fmean(numbers), numbers[0], *quarters, numbers[-1]]
         cells = [_short(found[i]) for i in shown] if found else []
         table.add_row(escape(name), f"{len(numbers):,}", *cells)
     return table
