@@ -111,7 +111,7 @@ def test_a_name_that_is_none_says_what_there_is(named):
     line = refused(named, "walk/abc")
     assert line.startswith("'walk/abc' is not stored in ")
     assert line.endswith("train it with 'mnemoscope run walk'")
-    assert "unknown stored run ''" in refused(named, "")
+    assert "no stored run starts with ''" in refused(named, "")
 
 
 def test_what_was_not_judged_yet_is_found_in_its_study(named, monkeypatch):
@@ -154,7 +154,7 @@ def test_every_command_that_takes_a_run_takes_its_name(named, tmp_path):
     assert np.load(out)["seeds"].tolist() == [0, 1]
     for args in (("export", "mine/k=3", out, "--to", "numpy"), ("walk", "--run", "mine/k=3")):
         line = one_line(mnemoscope(*args, store=named.folder))
-        assert "unknown stored run 'mine/k=3' (did you mean 'mine/k=2'?)" in line
+        assert "no stored run starts with 'mine/k=3' (did you mean 'mine/k=2'?)" in line
     line = one_line(mnemoscope("explore", "mine/k=3", "--no-open", store=named.folder))
     assert "(did you mean 'mine/k=2'?)" in line
 

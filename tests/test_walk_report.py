@@ -270,7 +270,7 @@ def test_any_stored_run_can_be_walked(tmp_path, capsys):
     walk_command(run=run.spec.digest(), format="html", out=tmp_path / "w.html", store=tmp_path)
     assert (tmp_path / "w.html").read_text().startswith("<!doctype html>")
     for arguments, message in (
-        ({"run": "nothing"}, "unknown stored run 'nothing'; there are: "),
+        ({"run": "nothing"}, "no stored run starts with 'nothing'; there are: "),
         ({"run": run.spec.digest(), "seed": 5}, "no seed 5 in this run; allowed: 0, 1"),
         ({"run": run.spec.digest(), "snapshot": 7}, "no snapshot 7 in this run; allowed: 0 to 1"),
         ({"format": "docx"}, "unknown format 'docx'; allowed: text, md, html, latex, pdf"),

@@ -8,12 +8,13 @@ A store's ledgers say which Spec each condition was, so that names are known wit
 the study. What has not been judged yet is looked up in the study itself.
 """
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
-from mnemoscope.core.errors import UserError, counted, parsed, unknown
+from mnemoscope.core.errors import UserError, counted, parsed, short
 from mnemoscope.store import RunRow, Store
 from mnemoscope.studies.scales import SCALES, Scale
 
@@ -228,5 +229,6 @@ def _not_stored(store: Store, rows: list[RunRow], names: RunNames, asked: str) -
     known = names.all_names() or in_study.all_names()
     ids = [row.id for row in rows]
     allowed = [*dict.fromkeys(known), *ids][:FEW] or ["none are stored"]
-    said = unknown("stored run", asked, [*known, *ids])
-    return f"{said.partition('; allowed: ')[0]}; there are: {', '.join(allowed)}"
+    near = difflib.get_close_matches(asked[:100], [*known, *ids], n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"no stored run starts with {short(asked)}{hint}; there are: {', '.join(allowed)}"
