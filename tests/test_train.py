@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.core.seeds import device_mesh, different_seeds
+from mnemoscope.core.seeds import different_seeds
 from mnemoscope.models import ModelConfig, Transformer, forward
 from mnemoscope.tasks import Permutation
 from mnemoscope.training import compilation as programs_module
@@ -166,31 +166,18 @@ def test_a_vector_of_parameters_comes_apart_as_it_was_joined():
         np.testing.assert_array_equal(two[name], np.stack([value, -value]))
 
 
-def test_no_core_gets_a_piece_of_anothers_step(monkeypatch):
-    """Without the option the loop's larger operations are cut into one piece a core
-    (`mnemoscope.core.xla`).
-    """
-    spec = Spec(
-        task=Permutation(), model=ModelConfig(d_model=32, n_heads=2, d_mlp=64), steps=1, batch=128
-    )
-
-    def is_cut() -> bool:
-        advance = programs_module._compile(spec, device_mesh(2), 2).advance
-        return 'outer_dimension_partitions":["' in advance.as_text()
-
-    assert not is_cut()
-    monkeypatch.setattr(programs_module, "compiler_options", lambda mesh: None)
-    # with two devices there are two threads, however many cores there are
-    assert is_cut(), "if the compiler no longer does it, the option may go"
-
-
 def test_a_seed_trains_the_same_alone_and_among_others():
-    together = fit(SMALL, [5, 1, 3])  # three seeds on two devices: one of them is padded
+    """Also in test_bits.py, as users have it compiled."""
+    trains_the_same_alone_and_among_others(SMALL)
+
+
+def trains_the_same_alone_and_among_others(spec):
+    together = fit(spec, [5, 1, 3])  # three seeds on two devices: one of them is padded
     for seed in (1, 3, 5):
-        alone = fit(SMALL, [seed])
+        alone = fit(spec, [seed])
         close(alone.model(seed).params, together.model(seed).params)
         np.testing.assert_array_equal(alone.world(seed).held_out, together.world(seed).held_out)
-    again = fit(SMALL, [5, 1, 3])
+    again = fit(spec, [5, 1, 3])
     for name, value in together.snapshots.items():
         np.testing.assert_array_equal(
             value, again.snapshots[name], err_msg="same seeds, same machine: the same bits"
@@ -222,7 +209,7 @@ def test_snapshots_and_observations_are_of_their_step():
 def test_one_compilation_for_every_stretch_and_every_call(monkeypatch):
     compiled = {}
     monkeypatch.setattr(programs_module, "_programs", compiled)
-    spec = SMALL.model_copy(update={"steps": 71, "batch": 11})
+    spec = SMALL.model_copy(update={"steps": 71})
     fit(spec, [0, 1])
     fit(spec, [2, 3])
     assert len(compiled) == 1
@@ -235,7 +222,7 @@ def test_trainings_that_differ_in_unfreezing_share_a_program(monkeypatch):
     compiled = {}
     monkeypatch.setattr(programs_module, "_programs", compiled)
     specs = [
-        SMALL.model_copy(update={"batch": 12, "unfreeze_at": (("*.W_K", step),), "snapshots": n})
+        SMALL.model_copy(update={"unfreeze_at": (("*.W_K", step),), "snapshots": n})
         for step, n in ((3, 2), (9, 4))
     ]
     early, late = (fit(spec, [0, 1]) for spec in specs)
