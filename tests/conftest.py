@@ -37,12 +37,6 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
         "PYTHONWARNINGS",
     ):
         os.environ.pop(name, None)
-    # where nothing may be written beside the sources, every process would compile them anew: two
-    # seconds of each that a test starts
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
-        os.environ["PYTHONPYCACHEPREFIX"] = f"{made}/bytecode"
-        sys.pycache_prefix = f"{made}/bytecode"
-        sys.dont_write_bytecode = False
     if "--optimize" not in sys.argv:
         compile_less()
 ROOM = Path(os.environ["HOME"])
@@ -186,6 +180,10 @@ def _compiled_as_users_have_it(request):
 @pytest.fixture(scope="session", autouse=True)
 def _in_a_folder_of_its_own():
     os.chdir(ROOM)
+    # where nothing may be written beside the sources, every process that a test starts would
+    # compile them anew, for a second or two
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        os.environ["PYTHONPYCACHEPREFIX"] = f"{ROOM}/bytecode"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mnemoscope.core.errors import UserError
-from mnemoscope.core.seeds import different_seeds
+from mnemoscope.core.seeds import device_mesh, different_seeds
 from mnemoscope.models import ModelConfig, Transformer, forward
 from mnemoscope.tasks import Permutation
 from mnemoscope.training import compilation as programs_module
@@ -166,18 +166,31 @@ def test_a_vector_of_parameters_comes_apart_as_it_was_joined():
         np.testing.assert_array_equal(two[name], np.stack([value, -value]))
 
 
+def test_no_core_gets_a_piece_of_anothers_step(monkeypatch):
+    """Without the option the loop's larger operations are cut into one piece a core
+    (`mnemoscope.core.xla`).
+    """
+    spec = Spec(
+        task=Permutation(), model=ModelConfig(d_model=32, n_heads=2, d_mlp=64), steps=1, batch=128
+    )
+
+    def is_cut() -> bool:
+        advance = programs_module._compile(spec, device_mesh(2), 2).advance
+        return 'outer_dimension_partitions":["' in advance.as_text()
+
+    assert not is_cut()
+    monkeypatch.setattr(programs_module, "compiler_options", lambda mesh: None)
+    # with two devices there are two threads, however many cores there are
+    assert is_cut(), "if the compiler no longer does it, the option may go"
+
+
 def test_a_seed_trains_the_same_alone_and_among_others():
-    """Also in test_bits.py, as users have it compiled."""
-    trains_the_same_alone_and_among_others(SMALL)
-
-
-def trains_the_same_alone_and_among_others(spec):
-    together = fit(spec, [5, 1, 3])  # three seeds on two devices: one of them is padded
+    together = fit(SMALL, [5, 1, 3])  # three seeds on two devices: one of them is padded
     for seed in (1, 3, 5):
-        alone = fit(spec, [seed])
+        alone = fit(SMALL, [seed])
         close(alone.model(seed).params, together.model(seed).params)
         np.testing.assert_array_equal(alone.world(seed).held_out, together.world(seed).held_out)
-    again = fit(spec, [5, 1, 3])
+    again = fit(SMALL, [5, 1, 3])
     for name, value in together.snapshots.items():
         np.testing.assert_array_equal(
             value, again.snapshots[name], err_msg="same seeds, same machine: the same bits"
