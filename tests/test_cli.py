@@ -123,12 +123,12 @@ def test_runs_lists_filters_and_deletes(tmp_path):
             range(2),
         )
     assert "2 runs" in mnemoscope("runs", store=tmp_path).stdout
-    assert "1 runs" in mnemoscope("runs", "d_model=6", store=tmp_path).stdout
+    assert "1 run," in mnemoscope("runs", "d_model=6", store=tmp_path).stdout
     assert "unknown key of a Spec 'd_modl'" in one_line(
         mnemoscope("runs", "d_modl=6", store=tmp_path)
     )
     assert "nothing to delete" in one_line(mnemoscope("runs", "zzz", "--delete", store=tmp_path))
-    assert "deleted 1 runs" in mnemoscope("runs", "d_model=6", "--delete", store=tmp_path).stdout
+    assert "deleted 1 run," in mnemoscope("runs", "d_model=6", "--delete", store=tmp_path).stdout
     assert len(Store(tmp_path).rows()) == 1
     assert len(list(tmp_path.rglob("*.safetensors"))) == 1
 

@@ -45,9 +45,9 @@ SHORT = Spec(
     snapshots=2,
 )
 LONG = SHORT.model_copy(update={"steps": 8000, "batch": 32})  # a seed takes half a second
-HASTY = "import mnemoscope.execution.cluster as cluster; cluster.POLL_SECONDS = 0.1"
+HASTY = "import mnemoscope.execution.cluster_worker as worker; worker.SIGN_SECONDS = 0.1"
 BREAK = """
-import os, mnemoscope.execution.cluster as cluster
+import os, mnemoscope.execution.cluster_worker as worker
 from mnemoscope.training.loop import fit
 def broken(spec, seeds, **more):
     if 5 in seeds:
@@ -55,7 +55,7 @@ def broken(spec, seeds, **more):
             diary.write(f"{{seeds}}\\n")
         {how}
     return fit(spec, seeds, **more)
-cluster.fit = broken
+worker.fit = broken
 """
 
 
@@ -302,8 +302,8 @@ def test_a_block_that_always_fails_is_tried_three_times_and_reported(
 def test_a_worker_with_other_versions_is_given_no_work(dask, store):
     said = []
     dask.worker(
-        "import mnemoscope.execution.cluster as cluster; "
-        "cluster._must_agree = lambda: {'jax': '0.0.1'}"
+        "import mnemoscope.execution.cluster_worker as worker; "
+        "worker.must_agree = lambda: {'jax': '0.0.1'}"
     )
     with pytest.raises(
         UserError, match=r"no worker of .* can be used: .*it has jax 0.0.1, we have \d"

@@ -8,6 +8,7 @@ task does not say which these are, over a sample that is drawn with one key for 
 are read by one compiled program, a few sequences at a time.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
@@ -16,6 +17,8 @@ import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Params
 from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.core.fingerprint import list_replaced
+from mnemoscope.core.kinds import codes_in
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.core.working import show_progress
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 SAMPLE = 1024  # sequences that are drawn where a task has no list of them
 SAMPLE_KEY = 2**31 - 1
 AT_ONCE = 64  # sequences
+MAX_PROGRAMS = 16  # that are kept, so that asking again compiles nothing
 
 
 class _Sums(NamedTuple):
@@ -41,6 +45,11 @@ class _Sums(NamedTuple):
     right: Float[Array, "*chunk read"]
     loss: Float[Array, "*chunk read"]
     weight: Float[Array, "*chunk read"]
+
+
+_programs: dict[
+    tuple[Any, ...], Callable[..., _Sums]
+] = {}  # insertion order; the oldest goes first
 
 
 @fixed_numerics()
@@ -68,7 +77,8 @@ def evaluate(
     exact = task.n_examples
     if exact is None and not 1 <= sample < 2**31:
         raise UserError(f"sample must be a number of sequences from 1 up, got {sample}")
-    step = _step_of(run, snapshot)
+    # the world is that of the step before
+    step = max(run.step_of(snapshot) - 1, 0)
     with show_progress(f"reading the {name} of {len(run.seeds)} seeds", progress):
         sums = _read(run, snapshot, step, exact, sample)
     found = np.asarray(sums.right if name == "accuracy" else sums.loss, float)
@@ -90,26 +100,31 @@ def evaluate(
     return BySeed(name, run.seeds, values, over)
 
 
-def _step_of(run: "Run", snapshot: int) -> int:
-    """The step before a snapshot, in whose world the model is read."""
-    steps = run.spec.snapshot_steps()
-    if not -len(steps) <= snapshot < len(steps):
-        raise UserError(
-            f"no snapshot {snapshot} in this run; allowed: 0 to {len(steps) - 1}, or -1"
-        )
-    return max(steps[snapshot] - 1, 0)
-
-
 def _read(run: "Run", snapshot: int, step: int, exact: int | None, sample: int) -> _Sums:
     """The sums of every seed, chunk by chunk."""
     spec = run.spec
+    key = (spec, codes_in(spec), len(run.seeds), exact, sample, list_replaced())
+    program = _programs.pop(key, None)
+    if program is None:
+        program = map_over_seeds(_make_reader(spec, exact, sample), len(run.seeds))
+    _programs[key] = program  # the one that was asked for last goes last
+    while len(_programs) > MAX_PROGRAMS:
+        del _programs[next(iter(_programs))]
+    params = {name: x[:, snapshot] for name, x in run.snapshots.items()}
+    arrays = spec.task.load_arrays()
+    return program((params, run.worlds()), arrays, np.asarray(step, np.int32))
+
+
+def _make_reader(spec: Spec, exact: int | None, sample: int) -> Callable[..., _Sums]:
+    """The function of one seed that is compiled: its sums, from parameters and world, the task's
+    arrays, and the step in whose world it is read."""
     n_sequences = exact or sample
     n_chunks = -(-n_sequences // AT_ONCE)
 
-    def of_seed(each: tuple[Params, World], arrays: Any) -> _Sums:
+    def of_seed(each: tuple[Params, World], arrays: Any, step: Array) -> _Sums:
         params, drawn = each
         inside = with_arrays(spec, arrays).task
-        world = inside.at_step(drawn, jnp.array(step))
+        world = inside.at_step(drawn, step)
 
         def sequence(index: Array) -> Example:
             if exact is None:
@@ -126,9 +141,7 @@ def _read(run: "Run", snapshot: int, step: int, exact: int | None, sample: int) 
 
         return jax.lax.map(of_chunk, jnp.arange(n_chunks))
 
-    params = {name: x[:, snapshot] for name, x in run.snapshots.items()}
-    arrays = spec.task.load_arrays()
-    return map_over_seeds(of_seed, len(run.seeds))((params, run.worlds()), arrays)
+    return of_seed
 
 
 def _sums(spec: Spec, params: Params, batch: Example) -> _Sums:
