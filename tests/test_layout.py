@@ -21,6 +21,7 @@ ORDER = (
     "theory",
     "store",
     "execution",
+    "sweeps",
     "studies",
     "explorer",
     "exchange",
