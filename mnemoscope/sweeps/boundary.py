@@ -113,7 +113,7 @@ class Boundary(NamedTuple):
 
 def find_boundary(
     axis: str,
-    values: Sequence[float],
+    values: Sequence[float | int],
     reached: Counts | Sequence[int],
     seeds: Counts | Sequence[int],
     level: float = USUAL,

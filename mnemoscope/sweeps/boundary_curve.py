@@ -130,7 +130,7 @@ def only_axes(grid: Grid, wanted: tuple[str, ...], at: Mapping[str, Any] | None)
                 f"a boundary along {' and '.join(wanted)} needs one value of {axis}: at="
                 f"{{{axis!r}: {values[0]!r}}}; allowed: {', '.join(map(str, values))}"
             )
-        chosen[axis] = values[0]
+        chosen[axis] = next(iter(values))
     found = cut(grid, chosen)
     if not found.cells:
         where = ", ".join(f"{axis}={value}" for axis, value in chosen.items())

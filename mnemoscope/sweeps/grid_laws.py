@@ -39,7 +39,7 @@ def boundary_law(
     if axis in grid.axes and is_numeric(grid.axes[axis]) and min(grid.axes[axis]) <= 0:
         raise UserError(f"a power law needs a boundary among numbers above 0; {axis} has others")
     curve = boundary_curve(grid, axis, along, at, 1 - (1 - level) / len(sizes))
-    by_size = dict(zip(curve.values, curve.brackets(), strict=True))
+    by_size = dict(zip(map(float, curve.values), curve.brackets(), strict=True))
     plane = only_axes(grid, (axis, along), at)
     by_seed: dict[float, dict[int, Bracket]] = {}
     for size in by_size:
@@ -47,7 +47,7 @@ def boundary_law(
         by_seed[size] = {
             seed: _own_bracket(
                 [
-                    (c.at[axis], bool(c.reached[c.seeds.index(seed)]))
+                    (float(c.at[axis]), bool(c.reached[c.seeds.index(seed)]))
                     for c in row
                     if seed in c.seeds
                 ],
@@ -74,7 +74,7 @@ def time_law(
     by_size: dict[float, Bracket] = {}
     by_seed: dict[float, dict[int, Bracket]] = {}
     for cell in row.cells:
-        size = cell.at[along]
+        size = float(cell.at[along])
         median = cell_survival(cell, 1 - (1 - level) / len(sizes)).median
         by_size[size] = (median.low or 0.0, math.inf if median.high is None else median.high)
         by_seed[size] = {
@@ -119,9 +119,9 @@ def metric_law(
         first, last = median_ranks(len(values), 1 - (1 - level) / len(sizes))
         low = 0.0 if first is None else float(least[first])
         high = math.inf if last is None else float(most[last])
-        by_size[cell.at[along]] = (low, high)
+        by_size[float(cell.at[along])] = (low, high)
         ends = zip(np.where(known, values, 0.0), np.where(known, values, math.inf), strict=True)
-        by_seed[cell.at[along]] = dict(zip(cell.seeds, ends, strict=True))
+        by_seed[float(cell.at[along])] = dict(zip(cell.seeds, ends, strict=True))
     return make_law(f"median {metric}", along, by_size, by_seed, level)
 
 

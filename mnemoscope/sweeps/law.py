@@ -105,7 +105,7 @@ def fit_brackets(sizes: Sizes, low: Sizes, high: Sizes) -> tuple[float, float] |
             largest = min(largest, float(highest[j] - lowest[i]) / apart)
             smallest = max(smallest, float(lowest[j] - highest[i]) / apart)
     fits = smallest <= largest and bool((lowest <= highest).all())
-    return (smallest, largest) if fits else None
+    return (float(smallest), float(largest)) if fits else None
 
 
 def own_powers(

@@ -62,7 +62,7 @@ def share_of(reached: Bool[np.ndarray, "seed"], diverged: int = 0, level: float 
     if n == 0:
         raise UserError("a share needs at least one seed, got none")
     hits = int(reached.sum())
-    low, high = wilson(hits, n, level)
+    low, high = wilson(float(hits), n, level)
     return Share(hits / n, low, high, hits, n, diverged)
 
 

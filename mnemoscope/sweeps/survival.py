@@ -208,7 +208,7 @@ def wilson_table(n: int, level: float) -> Float[np.ndarray, "hits ends=2"]:
     """
     from mnemoscope.verdicts.intervals import wilson
 
-    return np.array([wilson(hits, n, level) for hits in range(n + 1)])
+    return np.array([wilson(float(hits), n, level) for hits in range(n + 1)])
 
 
 @lru_cache(maxsize=4096)
@@ -224,5 +224,5 @@ def median_ranks(n: int, level: float) -> tuple[int | None, int | None]:
     """
     from mnemoscope.verdicts.intervals import order_statistics
 
-    found = order_statistics(range(n), level)
+    found = order_statistics([float(i) for i in range(n)], level)
     return (None, None) if found is None else (int(found[0]), int(found[1]))
