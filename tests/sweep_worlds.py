@@ -10,7 +10,7 @@ import numpy as np
 from mnemoscope.sweeps.cell import Cell
 from mnemoscope.sweeps.grid import Grid
 
-WIDTHS = tuple(float(x) for x in 2 ** np.arange(2, 8.5, 0.5))
+WIDTHS = tuple(float(x) for x in 2 ** np.arange(0, 8.5, 0.5))
 SIZES = (2, 4, 8, 16, 32)
 BOUNDARY = 3.0  # at K = 1
 POWER = 0.75
