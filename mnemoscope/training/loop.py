@@ -202,7 +202,7 @@ def fit_side_by_side(
     read_metrics = _metrics_reader(spec, observe, mesh, ids, arrays, len(rows))
     stop = _Stop(
         spec=spec,
-        schedule=_schedule(spec, with_metrics=read_metrics is not None),
+        schedule=stop_steps(spec, with_metrics=read_metrics is not None),
         history=_History(n_seeds),
         metrics=read_metrics,
         progress=progress,
@@ -308,7 +308,7 @@ def _finite_steps(
 
 
 @dataclass(frozen=True)
-class _Schedule:
+class StopSteps:
     """After which steps something is done."""
 
     snapshots: tuple[int, ...]  # weights are kept
@@ -316,13 +316,18 @@ class _Schedule:
     stops: tuple[int, ...]  # the loss is read, and all of the above but for the start
 
 
-def _schedule(spec: Spec, with_metrics: bool) -> _Schedule:
-    """The stops of a training: its snapshots and evals, and evenly spaced ones between them."""
+def stop_steps(spec: Spec, with_metrics: bool) -> StopSteps:
+    """The stops of a training: its snapshots and evals, and evenly spaced ones between them.
+
+    Args:
+        spec: what is trained.
+        with_metrics: whether anything is read at its evaluations.
+    """
     snapshots = spec.snapshot_steps()
     evals = spec.eval_steps() if with_metrics else ()
     even = [round(spec.steps * i / STOPS) for i in range(1, STOPS + 1)]
     stops = {*snapshots, *evals, *even} - {0}
-    return _Schedule(snapshots, evals, tuple(sorted(stops)))
+    return StopSteps(snapshots, evals, tuple(sorted(stops)))
 
 
 @dataclass(frozen=True)
@@ -330,7 +335,7 @@ class _Stop:
     """What Python does between two stretches: read the states, and tell whoever wants to know."""
 
     spec: Spec
-    schedule: _Schedule
+    schedule: StopSteps
     history: "_History"
     metrics: _Watch | None
     progress: Progress | None
