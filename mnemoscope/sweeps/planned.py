@@ -77,6 +77,11 @@ class Plan:
     cells: Mapping[Place, PlannedCell]
     """All of them, the coarsest first."""
 
+    @property
+    def spec_of_first(self) -> Spec:
+        """What is trained in the first cell."""
+        return next(iter(self.cells.values())).spec
+
     @cached_property
     def programs(self) -> dict[object, list[PlannedCell]]:
         """The cells of each program."""
@@ -138,17 +143,16 @@ def _chunk(pieces: Iterable[Piece], n_rows: int) -> Chunk:
 
 
 def fitting_rows(n_seeds: int, n_rows: int) -> int:
-    """The rows of a program for fewer seeds than usual: the usual number, halved as long as it
-    fits. So less than half is filled up, and no number of seeds has a program of its own.
+    """The rows of a program for fewer seeds than usual: the usual number, its half or its quarter.
+
+    So little is filled up, and there are few programs to compile.
 
     Args:
         n_seeds: how many there are.
         n_rows: of the usual program.
     """
-    fitting = n_rows
-    while (fitting + 1) // 2 >= max(n_seeds, jax.device_count()) and fitting > 1:
-        fitting = (fitting + 1) // 2
-    return fitting
+    sizes = [-(-n_rows // part) for part in (4, 2, 1)]  # rounded up
+    return next(size for size in sizes if size >= n_seeds)
 
 
 # ---- made, or refused

@@ -68,7 +68,7 @@ def programs(spec: Spec, n_seeds: int) -> Programs:
     mesh = device_mesh(n_seeds)
     # a function that was put in the place of ours is another program
     key = (spec.compile_key(), mesh, n_seeds, list_replaced())
-    return _made_once(key, lambda: _compile(spec, mesh, n_seeds))
+    return made_once(key, lambda: _compile(spec, mesh, n_seeds))
 
 
 @fixed_numerics()
@@ -88,7 +88,7 @@ def metrics_program(spec: Spec, n_seeds: int) -> ReadMetrics | None:
         lowered = reading.lower(ids, states.trained, states.frozen, shapes_of(spec.task, mesh))
         return cast(ReadMetrics, lowered.compile())
 
-    return _made_once(key, compile_for_states)
+    return made_once(key, compile_for_states)
 
 
 def reader_of(spec: Spec, observe: Observe | None, mesh: Mesh, n_seeds: int) -> ReadMetrics:
@@ -121,8 +121,13 @@ def reader_of(spec: Spec, observe: Observe | None, mesh: Mesh, n_seeds: int) -> 
     return lambda ids, trained, frozen, arrays: for_all((ids, trained, frozen), arrays)
 
 
-def _made_once(key: tuple[Any, ...], make: Callable[[], T]) -> T:
-    """What has this key; made by whoever asks first, while others wait."""
+def made_once(key: tuple[Any, ...], make: Callable[[], T]) -> T:
+    """What has this key; made by whoever asks first, while others wait.
+
+    Args:
+        key: all that it depends on.
+        make: makes it.
+    """
     future, is_ours_to_compile = _future_of(key)
     if is_ours_to_compile:
         try:

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.core.axes import Params
+from mnemoscope.core.axes import Array, Params
 from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.core.fingerprint import list_replaced
 from mnemoscope.core.numerics import fixed_numerics
-from mnemoscope.core.seeds import map_over_seeds
+from mnemoscope.core.seeds import device_mesh, map_over_seeds
 from mnemoscope.core.working import show_progress
 from mnemoscope.tasks import World
 from mnemoscope.training.answers import SAMPLE, Sums, read_answers
 from mnemoscope.training.by_seed import By, BySeed, Progress
+from mnemoscope.training.compilation import made_once
 from mnemoscope.training.shared_arrays import with_arrays
 
 if TYPE_CHECKING:
@@ -86,13 +88,17 @@ def _step_of(run: "Run", snapshot: int) -> int:
 def _read(run: "Run", snapshot: int, step: int, sample: int) -> Sums:
     """The sums of every seed, chunk by chunk."""
     spec = run.spec
+    n_seeds = len(run.seeds)
 
-    def of_seed(each: tuple[Params, World], arrays: Any) -> Sums:
+    def of_seed(each: tuple[Params, World], step: Array, arrays: Any) -> Sums:
         params, drawn = each
         inside = with_arrays(spec, arrays).task
-        world = inside.at_step(drawn, jnp.array(step))
+        world = inside.at_step(drawn, step)
         return read_answers(inside, spec.model, params, world, sample)
 
+    # runs that differ in numbers alone, as those of a sweep, are read by one program
+    key = ("answers", spec.compile_key(), sample, n_seeds, device_mesh(n_seeds), list_replaced())
+    read = made_once(key, lambda: map_over_seeds(of_seed, n_seeds))
     params = {name: x[:, snapshot] for name, x in run.snapshots.items()}
     arrays = spec.task.load_arrays()
-    return map_over_seeds(of_seed, len(run.seeds))((params, run.worlds()), arrays)
+    return read((params, run.worlds()), jnp.array(step), arrays)
