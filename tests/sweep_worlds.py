@@ -10,7 +10,7 @@ import numpy as np
 from mnemoscope.sweeps.cell import Cell
 from mnemoscope.sweeps.grid import Grid
 
-WIDTHS = tuple(float(x) for x in 2 ** np.arange(2, 8.5, 0.5))
+WIDTHS = tuple(float(x) for x in 2 ** np.arange(0, 8.5, 0.5))
 SIZES = (2, 4, 8, 16, 32)
 BOUNDARY = 3.0  # at K = 1
 POWER = 0.75
@@ -21,7 +21,9 @@ def true_boundary(size):
     return BOUNDARY * size**POWER
 
 
-def planted_boundary(rng, noise, shared, seeds=32, widths=WIDTHS, sizes=SIZES):
+def planted_boundary(
+    rng, noise, shared, seeds=32, widths=WIDTHS, sizes=SIZES, boundary=true_boundary
+):
     """A grid of widths and sizes whose boundary is known.
 
     Args:
@@ -31,6 +33,7 @@ def planted_boundary(rng, noise, shared, seeds=32, widths=WIDTHS, sizes=SIZES):
         seeds: in each cell.
         widths: the axis that the share crosses one half along.
         sizes: the other axis.
+        boundary: by size, the width at which half of the seeds reach.
     """
     cells = []
     for size in sizes:
@@ -38,7 +41,7 @@ def planted_boundary(rng, noise, shared, seeds=32, widths=WIDTHS, sizes=SIZES):
         for width in widths:
             if not shared:
                 luck = rng.normal(size=seeds)
-            over = np.log(width / true_boundary(size)) + noise * luck
+            over = np.log(width / boundary(size)) + noise * luck
             times = np.ceil(STEPS * np.exp(-over))
             reached = over >= 0
             cells.append(
@@ -75,3 +78,21 @@ def planted_times(rng, followed, seeds=32, sizes=SIZES):
             )
         )
     return Grid({"size": tuple(sizes)}, tuple(cells), "planted")
+
+
+def part_of(full, trained):
+    """What is known of a full grid when only these seeds are trained, by place."""
+    cells = []
+    for place, seeds in trained.items():
+        cell = full.cell_at(place)
+        chosen = [cell.seeds.index(seed) for seed in seeds]
+        cells.append(
+            Cell(
+                cell.at,
+                tuple(seeds),
+                cell.times[chosen],
+                cell.reached[chosen],
+                cell.diverged[chosen],
+            )
+        )
+    return Grid(full.axes, tuple(cells), full.event)

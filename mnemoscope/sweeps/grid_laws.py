@@ -25,8 +25,9 @@ def boundary_law(
 ) -> Law:
     """How the boundary along one axis grows with another: "it grows as K to the power a".
 
-    A seed's own boundary at a size lies between the last value at which it did not reach and the
-    first at which it did; of a seed that does both by turns nothing is known.
+    A seed's own boundary at a size lies between two neighboring values of the axis. Where the share
+    climbs over many values, the mean of the seeds' own powers says more than the interval of all
+    boundaries: each of these needs cells that are surely on one side.
 
     Args:
         grid: whose cells are read.
@@ -140,12 +141,15 @@ def _sizes(grid: Grid, along: str) -> tuple[Any, ...]:
 def _own_bracket(flags: Sequence[tuple[float, bool]], rises: bool) -> Bracket:
     """Between which values of an axis one seed begins (or ceases) to reach.
 
+    As many values lie below as there are at which it has not begun (not yet ceased): what Spearman
+    and Karber count. Of a seed that goes over once and for all it is the very place; for one that
+    does both by turns the values that are out of order balance each other.
+
     Args:
         flags: the values in their order, and whether the seed reached there.
         rises: whether seeds reach from some value on, or up to some value.
     """
-    before = [x for x, did in flags if did != rises]
-    after = [x for x, did in flags if did == rises]
-    low = max(before, default=-math.inf)
-    high = min(after, default=math.inf)
-    return (low, high) if low < high else (-math.inf, math.inf)
+    below = sum(did != rises for _, did in flags)
+    low = flags[below - 1][0] if below else -math.inf
+    high = flags[below][0] if below < len(flags) else math.inf
+    return low, high

@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Float
 
 from mnemoscope.core.errors import UserError
+from mnemoscope.sweeps.shares import USUAL
 
 Sizes = Float[np.ndarray, "size"]
 
@@ -37,6 +38,23 @@ class SeedPowers(NamedTuple):
     """The smallest power that each seed allows; minus infinity where it bounds none."""
     greatest: Float[np.ndarray, "seed"]
     """The largest; the same as the smallest where the seed's numbers are known at all sizes."""
+
+    def mean_interval(self, level: float = USUAL) -> tuple[float, float] | None:
+        """Where the mean of the seeds' own powers lies: from the lower end of Student's interval of
+        the smallest to the upper end of that of the largest. None where a seed's power has an open
+        end, or with fewer seeds than a verdict needs.
+
+        Args:
+            level: of the interval.
+        """
+        from mnemoscope.verdicts.intervals import MIN_UNITS, student
+
+        ends = np.concatenate([self.least, self.greatest])
+        if len(self.seeds) < MIN_UNITS or not np.isfinite(ends).all():
+            return None
+        low, _ = student(self.least.tolist(), level)
+        _, high = student(self.greatest.tolist(), level)
+        return low, high
 
 
 class Law(NamedTuple):
@@ -82,6 +100,9 @@ class Law(NamedTuple):
         else:
             low, high = self.interval
             found = f"at least {low:.2f}" if math.isinf(high) else f"at most {high:.2f}"
+        own = self.by_seed.mean_interval(self.level)
+        if own is not None:
+            found += f"; seeds' own, on average {own[0]:.2f} to {own[1]:.2f}"
         return f"power of {self.quantity} in {self.axis}: {found} ({self.fitted_on})"
 
 
