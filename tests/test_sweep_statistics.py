@@ -10,7 +10,7 @@ from scipy import stats
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.sweeps.boundary import find_boundary
-from mnemoscope.sweeps.boundary_curve import boundary, boundary_curve
+from mnemoscope.sweeps.boundary_curve import boundary_curve, boundary_of
 from mnemoscope.sweeps.cell import Cell
 from mnemoscope.sweeps.grid import Grid
 from mnemoscope.sweeps.grid_laws import boundary_law, metric_law, time_law
@@ -155,7 +155,7 @@ def test_laws_say_what_they_were_fitted_on():
     with pytest.raises(UserError, match="unknown axis 'widht'"):
         boundary_law(grid, "widht", "size")
     with pytest.raises(UserError, match="needs one value of size"):
-        boundary(grid, "width")
+        boundary_of(grid, "width")
     with pytest.raises(UserError, match="at least 3 sizes"):
         time_law(worlds.planted_times(rng, 900.0, sizes=(2, 4)), "size")
 
