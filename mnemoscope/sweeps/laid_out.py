@@ -1,4 +1,4 @@
-"""How a grid of up to three axes lies on paper: columns, rows, and a panel for each third value.
+"""How a grid of up to three axes lies on paper: columns, rows, and a panel for each value more.
 
 Axes of numbers have their lowest value on the left and at the bottom, as axes have; others keep
 their order, the first row at the top, as tables have.
@@ -39,7 +39,7 @@ class Plane(NamedTuple):
 
 
 def lay_out(grid: Grid) -> Plane:
-    """The first axis of a grid as columns, the second as rows, the third as panels.
+    """The last axis of a grid as columns, the one before it as rows, the first of three as panels.
 
     Args:
         grid: with at most three axes that have more than one value.
@@ -48,11 +48,12 @@ def lay_out(grid: Grid) -> Plane:
     if len(long) > 3:
         raise UserError(
             f"a grid is drawn on at most three axes, this one has {', '.join(long)}; cut(grid, "
-            f"{{{long[-1]!r}: {grid.axes[long[-1]][0]!r}}}) keeps one value of one of them"
+            f"{{{long[0]!r}: {grid.axes[long[0]][0]!r}}}) keeps one value of one of them"
         )
     # axes of one value are drawn only where there are no others
     short = [axis for axis in grid.axes if axis not in long]
-    chosen = [*long, *short][: max(2, len(long))]
+    wanted = {*[*long, *short][: max(2, len(long))]}
+    chosen = [axis for axis in reversed(tuple(grid.axes)) if axis in wanted]
     laid = [_laid(grid, chosen[i], i == 1) if i < len(chosen) else _NONE for i in range(3)]
     columns, rows, panels = laid
     fixed = {axis: grid.axes[axis][0] for axis in grid.axes if axis not in chosen}
