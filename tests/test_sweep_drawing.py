@@ -47,16 +47,16 @@ def test_the_boundary_stands_where_it_is():
     side = 58.0
     tall = 34.0
     # halfway by logarithms between the middles of the second and the third square
-    assert f'd="M{2 * side:.1f} 0.0v' in text
+    assert f'd="M{2 * side:.1f} 0.0L{2 * side:.1f} {tall:.1f}"' in text
     # and the band from the one middle to the other, drawn half a pixel inside
     assert f'x="{1.5 * side + 0.5:.1f}" y="0.5" width="{side - 1:.1f}"' in text
 
     # along the rows it runs the other way: the lowest is at the bottom
     turned = Grid({"width": WIDTHS, "size": (5,)}, row.cells)
-    assert f'd="M0.0 {2 * tall:.1f}h{side:.1f}"' in str(turned.plot("width"))
+    assert f'd="M0.0 {2 * tall:.1f}L{side:.1f} {2 * tall:.1f}"' in str(turned.plot("width"))
     later = worlds.planted_boundary(rng, 0.0, True, 16, WIDTHS, (5,), lambda size: 24.0)
     turned = Grid({"width": WIDTHS, "size": (5,)}, later.cells)
-    assert f'd="M0.0 {1 * tall:.1f}h{side:.1f}"' in str(turned.plot("width"))
+    assert f'd="M0.0 {1 * tall:.1f}L{side:.1f} {1 * tall:.1f}"' in str(turned.plot("width"))
 
 
 def test_a_third_axis_is_a_row_of_panels_and_a_fourth_is_refused(grid):

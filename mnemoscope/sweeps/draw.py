@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 from mnemoscope.core.errors import UserError, unknown
 from mnemoscope.core.notebook import Safe
 from mnemoscope.core.theme import INK, PUBLISHED, SEED
-from mnemoscope.sweeps.boundary_curve import boundary_curve, cut
+from mnemoscope.sweeps.boundary_marks import Mark, boundary_marks
 from mnemoscope.sweeps.cell import Cell
-from mnemoscope.sweeps.laid_out import Laid, Plane, label, lay_out
-from mnemoscope.sweeps.scale import Scale, axis_scale
+from mnemoscope.sweeps.laid_out import label, lay_out
 from mnemoscope.sweeps.shares import USUAL, Share, cell_share
 
 if TYPE_CHECKING:
@@ -220,76 +219,27 @@ class SweepMap:
 
     def _boundary(self, i: int) -> str:
         """The boundary of one panel and its band."""
-        plane = self._plane
-        grid = self.grid
-        if plane.panels.axis:
-            grid = cut(grid, {plane.panels.axis: plane.panels.values[i]})
-        across = plane.columns if self.boundary == plane.columns.axis else plane.rows
-        other = plane.rows if across is plane.columns else plane.columns
-        fixed = {
-            axis: values[0]
-            for axis, values in grid.axes.items()
-            if axis not in (across.axis, other.axis)
-        }
-        grid = cut(grid, fixed)
-        if not grid.cells:
-            return ""
-        curve = boundary_curve(grid, across.axis, other.axis, level=self.level)
-        scale = axis_scale(across.axis, across.values)
-        bands: list[str] = []
-        lines: list[str] = []
-        for value, found, bracket in zip(
-            curve.values, curve.boundaries, curve.brackets(), strict=True
-        ):
-            at = other.values.index(value)
-            crossings = found.crossings
-            ends = [bracket] if len(crossings) < 2 else [_ends(c.low, c.high) for c in crossings]
-            if found.finding in ("above", "below"):
-                continue
-            bands.extend(self._band(end, scale, across, plane, at) for end in ends)
-            known = [c.value for c in crossings if c.value is not None]
-            lines.extend(self._stroke(x, scale, across, plane, at) for x in known)
+        marks = boundary_marks(self.grid, self._plane, self.boundary or "", i, self.level)
+        bands = "".join(self._band(mark) for mark in marks if mark.is_band)
+        lines = "".join(self._line(mark) for mark in marks if not mark.is_band)
         return (
-            f'<g stroke="{LINE}" fill="{LINE}" fill-opacity=".08">{"".join(bands)}</g>'
-            f'<g stroke="{LINE}" stroke-width="2.5" fill="none">{"".join(lines)}</g>'
+            f'<g stroke="{LINE}" fill="{LINE}" fill-opacity=".08">{bands}</g>'
+            f'<g stroke="{LINE}" stroke-width="2.5" fill="none">{lines}</g>'
         )
 
-    def _along(self, x: float, scale: Scale, across: Laid) -> float:
-        """Where a number of an axis stands on paper, in squares from the first one's near edge."""
-        n = len(scale.values)
-        if x <= -math.inf or x < scale.values[0]:
-            at = 0.0
-        elif x > scale.values[-1]:
-            at = float(n)
-        else:
-            i = min(int((scale.values <= x).sum()) - 1, n - 2) if n > 1 else 0
-            at = i + 0.5
-            if n > 1:
-                first, second = scale.positions[i], scale.positions[i + 1]
-                here = math.log(x) if scale.is_log else x
-                at += float((here - first) / (second - first))
-        return n - at if across is self._plane.rows else at
+    def _band(self, mark: Mark) -> str:
+        """The interval of the boundary in one row, or in one column, half a pixel inside it."""
+        x = mark.left * self._w + 0.5
+        y = mark.top * self._h + 0.5
+        w = max((mark.right - mark.left) * self._w - 1, 0.5)
+        h = max((mark.bottom - mark.top) * self._h - 1, 0.5)
+        return f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}"/>'
 
-    def _band(
-        self, bracket: tuple[float, float], scale: Scale, across: Laid, plane: Plane, at: int
-    ) -> str:
-        """The interval of the boundary in one row, or in one column."""
-        one, other = sorted(self._along(end, scale, across) for end in bracket)
-        if across is plane.columns:
-            x, y, w, h = one * self._w, at * self._h, (other - one) * self._w, self._h
-        else:
-            x, y, w, h = at * self._w, one * self._h, self._w, (other - one) * self._h
-        return (
-            f'<rect x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{max(w - 1, 0.5):.1f}" '
-            f'height="{max(h - 1, 0.5):.1f}"/>'
-        )
-
-    def _stroke(self, value: float, scale: Scale, across: Laid, plane: Plane, at: int) -> str:
+    def _line(self, mark: Mark) -> str:
         """The boundary in one row, or in one column."""
-        where = self._along(value, scale, across)
-        if across is plane.columns:
-            return f'<path d="M{where * self._w:.1f} {at * self._h:.1f}v{self._h:.1f}"/>'
-        return f'<path d="M{at * self._w:.1f} {where * self._h:.1f}h{self._w:.1f}"/>'
+        begin = f"M{mark.left * self._w:.1f} {mark.top * self._h:.1f}"
+        end = f"L{mark.right * self._w:.1f} {mark.bottom * self._h:.1f}"
+        return f'<path d="{begin}{end}"/>'
 
     def _legend(self) -> str:
         """The scale of the squares, and what the marks are."""
@@ -316,11 +266,6 @@ class SweepMap:
                 f'<text x="{x + 28:.0f}" y="30">boundary, {self.level:.0%}</text>'
             )
         return "".join(parts)
-
-
-def _ends(low: float | None, high: float | None) -> tuple[float, float]:
-    """An interval whose unknown ends are infinite."""
-    return -math.inf if low is None else low, math.inf if high is None else high
 
 
 def _center(x: float, y: float, w: float, h: float) -> Sequence[float]:
