@@ -3,7 +3,7 @@
 Both take what they need from the grid's cells; how one boundary is found is `boundary`'s.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from jaxtyping import Int
 
 from mnemoscope.core.errors import UserError, unknown
 from mnemoscope.sweeps.boundary import Boundary, Direction, find_boundary, leans_to_rise
+from mnemoscope.sweeps.cell import Cell
 from mnemoscope.sweeps.grid import Grid
 from mnemoscope.sweeps.scale import axis_scale
 from mnemoscope.sweeps.shares import USUAL
@@ -73,7 +74,7 @@ def boundary_of(
         level: of the interval.
     """
     row = only_axes(grid, (axis,), at)
-    return find_boundary(axis, row.axes[axis], *_counts(row, axis), level)
+    return find_boundary(axis, row.axes[axis], *_counts(row.axes[axis], axis, row.cells), level)
 
 
 def boundary_curve(
@@ -91,9 +92,12 @@ def boundary_curve(
     if axis == along:
         raise UserError(f"a boundary along {axis} needs another axis to be drawn along")
     plane = only_axes(grid, (axis, along), at)
-    by_value = {value: cut(plane, {along: value}) for value in plane.axes[along]}
-    rows = {value: row for value, row in by_value.items() if row.cells}
-    counts = {value: _counts(row, axis) for value, row in rows.items()}
+    by_value: dict[Any, list[Cell]] = {value: [] for value in plane.axes[along]}
+    for cell in plane.cells:
+        by_value[cell.at[along]].append(cell)
+    counts = {
+        value: _counts(plane.axes[axis], axis, cells) for value, cells in by_value.items() if cells
+    }
     order = axis_scale(axis, plane.axes[axis]).order
     # each row alone may be too flat to say; all of them together have one direction
     leaning = 0.0
@@ -105,7 +109,7 @@ def boundary_curve(
         find_boundary(axis, plane.axes[axis], hits, n, level, direction)
         for hits, n in counts.values()
     )
-    return BoundaryCurve(axis, along, tuple(rows), found, direction)
+    return BoundaryCurve(axis, along, tuple(counts), found, direction)
 
 
 def only_axes(grid: Grid, wanted: tuple[str, ...], at: Mapping[str, Any] | None) -> Grid:
@@ -138,12 +142,15 @@ def only_axes(grid: Grid, wanted: tuple[str, ...], at: Mapping[str, Any] | None)
     return found
 
 
-def _counts(row: Grid, axis: str) -> tuple[Int[np.ndarray, "value"], Int[np.ndarray, "value"]]:
-    """At each value of the only axis: how many seeds reached, and how many there are."""
-    hits = np.zeros(len(row.axes[axis]), int)
-    n = np.zeros(len(row.axes[axis]), int)
-    for cell in row.cells:
-        i = row.place(cell.at)[0]
+def _counts(
+    values: Sequence[Any], axis: str, cells: Sequence[Cell]
+) -> tuple[Int[np.ndarray, "value"], Int[np.ndarray, "value"]]:
+    """At each value of an axis: how many seeds reached, and how many there are."""
+    place = {value: i for i, value in enumerate(values)}
+    hits = np.zeros(len(values), int)
+    n = np.zeros(len(values), int)
+    for cell in cells:
+        i = place[cell.at[axis]]
         hits[i] = cell.reached.sum()
         n[i] = len(cell.seeds)
     return hits, n
