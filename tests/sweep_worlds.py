@@ -53,7 +53,7 @@ def planted_boundary(
                     np.zeros(seeds, bool),
                 )
             )
-    return Grid({"width": tuple(widths), "size": tuple(sizes)}, tuple(cells), "planted")
+    return Grid({"size": tuple(sizes), "width": tuple(widths)}, tuple(cells), "planted")
 
 
 def true_time(size):

@@ -141,6 +141,7 @@ FOR_TYPES = (
     {"mnemoscope.models.config", "mnemoscope.models.shapes"},
     {"mnemoscope.models.config", "mnemoscope.models.sites"},
     {"mnemoscope.models.parts", "mnemoscope.models.weights"},
+    {"mnemoscope.sweeps.draw", "mnemoscope.sweeps.grid"},
     {"mnemoscope.training.run", "mnemoscope.training.evaluation"},
 )
 

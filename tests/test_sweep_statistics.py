@@ -10,7 +10,7 @@ from scipy import stats
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.sweeps.boundary import find_boundary
-from mnemoscope.sweeps.boundary_curve import boundary, boundary_curve
+from mnemoscope.sweeps.boundary_curve import boundary_curve, boundary_of
 from mnemoscope.sweeps.cell import Cell
 from mnemoscope.sweeps.grid import Grid
 from mnemoscope.sweeps.grid_laws import boundary_law, metric_law, time_law
@@ -155,7 +155,7 @@ def test_laws_say_what_they_were_fitted_on():
     with pytest.raises(UserError, match="unknown axis 'widht'"):
         boundary_law(grid, "widht", "size")
     with pytest.raises(UserError, match="needs one value of size"):
-        boundary(grid, "width")
+        boundary_of(grid, "width")
     with pytest.raises(UserError, match="at least 3 sizes"):
         time_law(worlds.planted_times(rng, 900.0, sizes=(2, 4)), "size")
 
@@ -175,6 +175,28 @@ def test_a_metric_of_a_seed_that_diverged_is_not_left_out():
     assert law.brackets[0] == (1.0, 7.0)
     assert law.by_seed.least[-1] == -math.inf
     assert np.allclose(law.by_seed.least[:-1], 1.0)
+
+
+def test_each_seed_has_a_boundary_and_a_power_of_its_own():
+    widths = (1.0, 2.0, 4.0, 8.0, 16.0)
+    # seed 0 begins between 1 and 2, 2 and 4, 4 and 8; seed 1 below 1 at first, and out of order:
+    # at size 2 there are as many values without it as for seed 0
+    flags = {
+        1: [[0, 1, 1, 1, 1], [1, 1, 1, 1, 1]],
+        2: [[0, 0, 1, 1, 1], [0, 1, 0, 1, 1]],
+        4: [[0, 0, 0, 1, 1], [0, 0, 0, 1, 1]],
+    }
+    cells = [
+        cell([9, 9], [flags[size][seed][i] for seed in (0, 1)], width=width, size=size)
+        for size in flags
+        for i, width in enumerate(widths)
+    ]
+    law = boundary_law(Grid({"width": widths, "size": tuple(flags)}, tuple(cells)), "width", "size")
+    # weights of least squares are -1/2, 0, 1/2 a doubling
+    assert np.allclose(law.by_seed.least, [(2 - 1) / 2, (2 - 0) / 2])
+    assert np.allclose(law.by_seed.greatest, [(3 - 0) / 2, math.inf])
+    assert law.by_seed.mean_interval() is None
+    assert law.power is None
 
 
 def holds(interval, widest=math.inf):
@@ -220,7 +242,7 @@ def covered(draws, seed):
 
 def test_planted_worlds_are_recovered():
     """A right interval of 95% has fewer hits with probability under 10^-6, all of them together."""
-    draws = 40
+    draws = 30
     fewest = int(stats.binom.ppf(1e-6 / 13, draws, 0.95))
     found = covered(draws, seed=1)
     assert len(found) == 13

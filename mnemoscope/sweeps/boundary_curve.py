@@ -61,7 +61,7 @@ def cut(grid: Grid, at: Mapping[str, Any]) -> Grid:
     return Grid(left, cells, grid.event)
 
 
-def boundary(
+def boundary_of(
     grid: Grid, axis: str, at: Mapping[str, Any] | None = None, level: float = USUAL
 ) -> Boundary:
     """Where the share crosses one half along an axis of a grid.

@@ -9,10 +9,14 @@ Nothing here needs JAX.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mnemoscope.core.errors import UserError, short, unknown
 from mnemoscope.sweeps.cell import Cell
+
+if TYPE_CHECKING:
+    from mnemoscope.core.notebook import Safe
+    from mnemoscope.sweeps.draw import SweepMap
 
 Place = tuple[int, ...]  # for each axis, which of its values
 
@@ -84,3 +88,18 @@ class Grid:
         size = " x ".join(f"{len(values)} {axis}" for axis, values in self.axes.items())
         seeds = sum(len(cell.seeds) for cell in self.cells)
         return f"<Grid of {size}: {len(self.cells)} cells, {seeds} seeds>"
+
+    def plot(self, boundary: str | None = None) -> "SweepMap":
+        """The shares as a map: `str` is an SVG, `.save('map.svg')` writes it, a notebook shows it.
+
+        Args:
+            boundary: the axis along which the boundary is drawn over the map; None: none is.
+        """
+        # drawn by what reads grids
+        from mnemoscope.sweeps.draw import SweepMap
+
+        return SweepMap(self, boundary)
+
+    def _repr_html_(self) -> "Safe":
+        """The map, in a notebook."""
+        return self.plot()._repr_html_()
