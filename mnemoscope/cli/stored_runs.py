@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # fields of tasks that hold thousands of values
 FILLS_SCREENS = ("corpus", "names")
+MOST_LISTED = 200  # runs, the newest; a sweep stores thousands
 WIDE = 140  # columns from which the table of runs shows everything in columns of its own
 
 
@@ -121,9 +122,14 @@ def _print_runs(folder: Path, rows: "list[RunRow]") -> None:
     if is_wide:
         for name in ("diverged", "seconds", "by", "what"):
             table.add_column(name)
-    for row in rows:
+    for row in rows[-MOST_LISTED:]:
         table.add_row(*map(escape, _cells(row, is_wide)))
     console.print(table)
+    if len(rows) > MOST_LISTED:
+        console.print(
+            f"These are the newest {MOST_LISTED} of {len(rows):,}; "
+            "mnemoscope runs PATTERN lists those that match."
+        )
 
 
 def _cells(row: "RunRow", is_wide: bool) -> list[str]:

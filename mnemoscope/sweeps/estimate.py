@@ -5,8 +5,8 @@ program are compiled and run for a few steps, and what lies between is taken to 
 
     seconds of a step = a + b x (batch x relative cost of the model)
 
-so it is as good as that line. Compilations are counted one after another; they go on while others
-train.
+so it is as good as that line. What was compiled for it is kept; the other compilations are counted
+one after another, though they go on while others train.
 """
 
 import time
@@ -27,8 +27,8 @@ from mnemoscope.training.shared_arrays import place_arrays
 from mnemoscope.training.spec import Spec
 
 LONG_ENOUGH = 0.2  # seconds that a timed stretch lasts
-NAME_BYTES = 150  # about what a file says of an array besides its numbers
-ROW_BYTES = 2_500  # about what the index says of a block, besides its Spec
+NAME_BYTES = 100  # about what a file says of an array besides its numbers
+ROW_BYTES = 900  # about what the index says of a block, besides its Spec
 
 
 class Timing(NamedTuple):
@@ -119,7 +119,7 @@ def estimate(
         for timing, each in zip(timings, chosen, strict=True)
     ]
     compiling = float(np.mean([timing.compile for timing in timings]))
-    seconds = compiling * len(ordered)
+    seconds = compiling * (len(ordered) - len(chosen))
     for each in ordered:
         step, read = (float(np.interp(_row_cost(each[0]), costs, x)) for x in zip(*by_row))  # noqa: B905
         for chunk in each:
@@ -155,5 +155,5 @@ def stored_bytes(spec: Spec, n_seeds: int) -> int:
     hash_and_finite_steps = 36
     of_seed = 4 * (n_weights * len(stops.snapshots) + len(stops.stops) + n_read * len(stops.evals))
     about = NAME_BYTES * (len(shapes) + len(read) + 4) + 8 * len(stops.stops)
-    written_out = 3 * len(spec.canonical_json())  # in the file's head, and twice in the index
+    written_out = 2 * len(spec.canonical_json())  # in the file's head, and in the index
     return n_seeds * (of_seed + hash_and_finite_steps) + about + written_out + ROW_BYTES

@@ -20,6 +20,7 @@ from mnemoscope.store import Store, open_store
 from mnemoscope.sweeps.announce import describe_plan
 from mnemoscope.sweeps.engine import Choose, TrainElsewhere, run_plan
 from mnemoscope.sweeps.planned import Plan, make_plan
+from mnemoscope.sweeps.refine import next_cells
 from mnemoscope.sweeps.sweep_progress import says_something, watch_sweep
 from mnemoscope.sweeps.sweep_result import Sweep
 from mnemoscope.training.spec import Spec
@@ -89,8 +90,6 @@ def choose_by(plan: Plan, refine: bool | int) -> Choose | None:
     budget = None if refine is True else refine
     if budget is not None and budget < 1:
         raise UserError(f"refine must be True, False or a number of seeds from 1 up, got {refine}")
-    from mnemoscope.sweeps.refine import next_cells
-
     return partial(next_cells, seeds=plan.seeds, budget=budget)
 
 

@@ -9,6 +9,7 @@ A field is named as in Python, from the Spec inwards. On a command line the same
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any, cast
@@ -29,7 +30,7 @@ At = dict[str, Any]  # by axis, a value of it
 # ---- values
 
 
-def geomspace(first: float, last: float, n: int) -> tuple[float, ...]:
+def geomspace(first: float | int, last: float | int, n: int) -> tuple[float | int, ...]:
     """So many values from the first to the last, each the same multiple of the one before.
 
     Those between the ends have four digits, and are whole numbers if both ends are.
@@ -110,15 +111,16 @@ def as_axes(over: Mapping[str, Iterable[Any]]) -> dict[str, tuple[Any, ...]]:
         found = tuple(x.item() if isinstance(x, np.generic | np.ndarray) else x for x in values)
         if not found:
             raise UserError(f"axis {axis} is empty; allowed: one value or more")
-        for i, value in enumerate(found):
-            if value in found[:i]:
-                raise UserError(f"axis {axis} has {value!r} twice; allowed: different values")
         axes[axis] = found
     if not axes:
         raise UserError("a sweep needs an axis, such as model.d_model=8,16,32")
     n_cells = math.prod(map(len, axes.values()))
     if n_cells > MOST_CELLS:
         raise UserError(f"a sweep has at most {MOST_CELLS:,} cells, got {n_cells:,}")
+    for axis, values in axes.items():
+        twice = [value for value, times in Counter(values).items() if times > 1]
+        if twice:
+            raise UserError(f"axis {axis} has {twice[0]!r} twice; allowed: different values")
     return axes
 
 
