@@ -150,13 +150,20 @@ def page_data(
         "rows": _axis(plane.rows),
         "panels": _axis(plane.panels),
         "level": level,
-        "wilson": {n: np.round(wilson_table(n, level), 4).tolist() for n in sizes},
+        "wilson": {n: np.round(wilson_table(n, level), 6).tolist() for n in sizes},
+        "shares": {n: _shares_in_words(n, level) for n in sizes},
         "marks": _marks(grid, plane, boundary, level),
         "cells": [
             _cell(cell, at, links.get(grid.place(cell.at), ""), command, level)
             for cell, at in places
         ],
     }
+
+
+def _shares_in_words(n: int, level: float) -> list[str]:
+    """How the share of each number of hits out of n is written, with its interval."""
+    ends = enumerate(wilson_table(n, level).tolist())
+    return [f"{hits / n:.2f} [{low:.2f}, {high:.2f}]" for hits, (low, high) in ends]
 
 
 def _axis(laid: Laid) -> dict[str, Any]:

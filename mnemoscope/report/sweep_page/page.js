@@ -102,8 +102,8 @@ function writeCell(pen, cell, ink) {
     pen.globalAlpha = 1;
     pen.fillStyle = ink;
     pen.textAlign = "center";
-    const share = cell.k / cell.n;
-    const text = cell.k === 0 || cell.k === cell.n ? `${share}` : share.toFixed(2).slice(1);
+    const isSure = cell.k === 0 || cell.k === cell.n;
+    const text = isSure ? `${cell.k / cell.n}` : data.shares[cell.n][cell.k].slice(1, 4);
     pen.fillText(text, x + width / 2, y + height / 2 + 4);
   }
 }
@@ -283,13 +283,11 @@ function show(cell) {
     ...axisValue(data.rows, row),
     ...axisValue(data.columns, column),
   ];
-  const [low, high] = interval(cell.k, cell.n);
   beside.replaceChildren();
   element("h2", place.join(", "), beside);
   const lost = cell.diverged ? `; ${cell.diverged} diverged` : "";
-  const share = (cell.k / cell.n).toFixed(2);
-  const range = `[${low.toFixed(2)}, ${high.toFixed(2)}]`;
-  element("p", `${cell.k} of ${cell.n} seeds reach it: ${share} ${range}${lost}.`, beside);
+  const share = data.shares[cell.n][cell.k];
+  element("p", `${cell.k} of ${cell.n} seeds reach it: ${share}${lost}.`, beside);
   element("p", `Median step: ${cell.median}.`, beside);
   beside.insertAdjacentHTML("beforeend", curveSvg(cell));
   if (cell.link) {
