@@ -241,7 +241,7 @@ def test_the_plan_is_said_and_its_disk_is_what_it_takes(plan, interrupted, tmp_p
     assert "looked for at 7 steps of each training" in new
     assert "stored    0 of 8 cells" in new
     assert "programs  2 by shape" in new
-    assert "(2 programs, timed on each)" in new
+    assert "(2 compilations, timed on each)" in new
     there = "\n".join(describe_plan(plan, store))
     assert "stored    8 of 8 cells" in there
     assert there.endswith("nothing is to be trained")
@@ -468,8 +468,10 @@ def test_the_command_sweeps_a_task_of_ones_own(tmp_path, monkeypatch, capsys):
     shown = call("spec.toml", "--plugin", "./my_tasks.py", *over)
     assert "2 of 2: optimizer.lr=0.01: 2 of 2 reached, median step 0 [" in shown.err
     assert "100" in shown.out
-    again = call("./my_tasks.py@BASE", *over).out
+    again = call("./my_tasks.py@BASE", *over, "--out", "found").out
     assert "nothing is to be trained" in again, "both name one Spec"
+    assert (tmp_path / "found/map.svg").read_text().startswith("<svg")
+    assert len((tmp_path / "found/seeds.csv").read_text().splitlines()) == 1 + 2 * 2
     for arguments, refused in [
         (
             ["my_tasks.py@Coins", *over],
@@ -479,6 +481,7 @@ def test_the_command_sweeps_a_task_of_ones_own(tmp_path, monkeypatch, capsys):
         (["my_tasks.py", *over], "'my_tasks.py' is no Spec"),
         (["spec.toml", *over, "--over", "optimizer.lr=1"], "--over names one axis twice"),
         (["spec.toml", "--budget", "3"], "--budget goes with --refine"),
+        (["spec.toml", *over, "--out", "found"], "--out 'found' has files already"),
     ]:
         with pytest.raises(SystemExit) as ended:
             call(*arguments)

@@ -1,6 +1,7 @@
 """The command `sweep`: a Spec varied along axes, many seeds in every cell."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
@@ -40,6 +41,7 @@ def sweep(
     budget: int | None = None,
     dry_run: bool = False,
     cluster: str | None = None,
+    out: Path | None = None,
     store: StoreDir = DEFAULT_STORE,
 ) -> None:
     """Train a Spec at every point of some axes, with many seeds in each cell.
@@ -76,10 +78,13 @@ def sweep(
             nothing.
         cluster: The address of a Dask scheduler whose workers train, such as
             tcp://scheduler:8786 (docs/cluster.md).
+        out: An empty folder, or a new one: the map as SVG, and tables of cells and seeds as CSV.
     """
     check_seeds(seeds)
     if budget is not None and not refine:
         raise UserError("--budget goes with --refine")
+    if out is not None and (out.is_file() or (out.is_dir() and any(out.iterdir()))):
+        raise UserError(f"--out {str(out)!r} has files already; allowed: a new folder")
 
     from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
     from mnemoscope.sweeps.spec_file import read_spec
@@ -117,6 +122,8 @@ def sweep(
             print(f"\nmnemoscope: {how_to_go_on(opened)}", file=sys.stderr)
             sys.exit(130)
     _show(console, found)
+    if out is not None:
+        _write(found, out)
 
 
 def _show(console: "Console", found: "Sweep") -> None:
@@ -143,6 +150,15 @@ def _show(console: "Console", found: "Sweep") -> None:
         )
 
 
+def _write(found: "Sweep", folder: Path) -> None:
+    """The map and the tables, in the folder that `--out` named."""
+    from mnemoscope.exchange.sweep_tables import write_grid
+
+    write_grid(found, folder)
+    drawn = found.plot().save(folder / "map.svg")
+    print(f"Written: {drawn}, and tables of cells and seeds beside it")
+
+
 def _table(found: "Sweep") -> "Table":
     """A row for each cell: the share with its interval, and the median time with its own."""
     from rich.table import Table
@@ -151,14 +167,17 @@ def _table(found: "Sweep") -> "Table":
     from mnemoscope.sweeps.shares import cell_share
     from mnemoscope.sweeps.survival import cell_survival
 
-    table = Table(*found.axes, "reached", "share", "median step", "run", box=None)
+    names = [axis.rpartition(".")[2] for axis in found.axes]
+    if len(set(names)) < len(names):
+        names = list(found.axes)
+    table = Table(*names, "reached", "share", "median step", "run", box=None)
     for cell in found.cells:
         share = cell_share(cell)
         table.add_row(
             *(short_value(value) for value in cell.at.values()),
             f"{share.reached}/{share.seeds}",
             f"{share.value:.2f} [{share.low:.2f}, {share.high:.2f}]",
-            str(cell_survival(cell).median),
+            str(cell_survival(cell).median).replace("more than ", ">"),
             found.spec(cell.at).digest()[:8],
         )
     return table

@@ -63,9 +63,9 @@ def describe_plan(
 
 def _said(found: Estimate) -> str:
     """An estimate in words, and on what it rests."""
-    programs = f"{found.programs} {_plural('program', found.programs)}"
+    compiled = f"{found.programs} {_plural('compilation', found.programs)}"
     rests = f"timed on {found.timed} of them" if found.timed < found.programs else "timed on each"
-    return f"about {seconds_in_words(found.seconds)} here ({programs}, {rests})"
+    return f"about {seconds_in_words(found.seconds)} here ({compiled}, {rests})"
 
 
 def seconds_in_words(seconds: float) -> str:

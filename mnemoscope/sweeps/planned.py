@@ -98,7 +98,7 @@ class Plan:
     def rows(self, key: object) -> int:
         """How many seeds of how many cells a program trains together.
 
-        Its cells are shared out evenly, so that no program has rows that nobody needs.
+        Its cells are shared out evenly, so that few rows are trained for nobody.
 
         Args:
             key: of the program.
@@ -108,7 +108,7 @@ class Plan:
         if n_seeds >= most:
             return most
         n_cells = len(self.programs[key])
-        n_chunks = -(-n_cells * n_seeds // most)
+        n_chunks = -(-n_cells // (most // n_seeds))  # rounded up, as below
         return -(-n_cells // n_chunks) * n_seeds
 
     def chunks(self, wanted: Iterable[tuple[PlannedCell, Iterable[int]]]) -> Iterator[Chunk]:
