@@ -142,6 +142,7 @@ FOR_TYPES = (
     {"mnemoscope.models.config", "mnemoscope.models.sites"},
     {"mnemoscope.models.parts", "mnemoscope.models.weights"},
     {"mnemoscope.sweeps.draw", "mnemoscope.sweeps.grid"},
+    {"mnemoscope.sweeps.laid_out", "mnemoscope.sweeps.grid"},
     {"mnemoscope.training.run", "mnemoscope.training.evaluation"},
 )
 

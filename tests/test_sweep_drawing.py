@@ -74,6 +74,7 @@ def test_a_third_axis_is_a_row_of_panels_and_a_fourth_is_refused(grid):
     four = Grid({"decay": (0.0, 0.1), **three.axes}, tuple(more))
     with pytest.raises(UserError, match="at most three axes"):
         four.plot()
+    assert four._repr_html_() is None
 
 
 def test_a_file_is_black_on_white_and_a_notebook_shows_the_map(grid, tmp_path):

@@ -44,7 +44,7 @@ def corners(svg):
 def test_a_click_shows_what_python_says(grid, browser, tmp_path):
     command = "mnemoscope explore 0123"
     path = tmp_path / "sweep.html"
-    path.write_text(sweep_page(grid, "width", {(1, 0): "cell.html"}, lambda _: command))
+    path.write_text(sweep_page(grid, "width", {(0, 0): "cell.html"}, lambda _: command))
     with watched_tab(browser, path.as_uri(), "body[data-drawn]") as tab:
         assert "8 cells" in tab.inner_text("body")
         assert "1 diverged" in tab.inner_text("body")
@@ -64,7 +64,7 @@ def test_a_click_shows_what_python_says(grid, browser, tmp_path):
             curve = cell_survival(cell)
             assert f"Median step: {curve.median}." in text
             assert command in text
-            assert (tab.locator("#cell a").count() == 1) == (cell.name == "width=4.0, size=4")
+            assert (tab.locator("#cell a").count() == 1) == (cell.name == "width=4.0, size=2")
             # in a picture of 330 by 140 pixels
             drawn = corners(tab.locator("#cell polyline"))
             end = curve.median.followed

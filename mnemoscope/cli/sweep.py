@@ -151,12 +151,20 @@ def _show(console: "Console", found: "Sweep") -> None:
 
 
 def _write(found: "Sweep", folder: Path) -> None:
-    """The map and the tables, in the folder that `--out` named."""
+    """The map, the tables and the page, in the folder that `--out` named."""
     from mnemoscope.exchange.sweep_tables import write_grid
+    from mnemoscope.report.sweep_page import write_sweep_page
+    from mnemoscope.sweeps.laid_out import has_room
 
     write_grid(found, folder)
-    drawn = found.plot().save(folder / "map.svg")
-    print(f"Written: {drawn}, and tables of cells and seeds beside it")
+    print(f"Written: tables of cells and seeds in {folder}")
+    if not has_room(found):
+        print("A map has room for three axes, and this sweep has more: no map was written.")
+        return
+    print(f"Written: {found.plot().save(folder / 'map.svg')}")
+    # each cell says what opens its models
+    page = write_sweep_page(found, folder, explorers=0)
+    print(f"Written: {page}, to be opened in a browser")
 
 
 def _table(found: "Sweep") -> "Table":

@@ -100,6 +100,8 @@ class Grid:
 
         return SweepMap(self, boundary)
 
-    def _repr_html_(self) -> "Safe":
-        """The map, in a notebook."""
-        return self.plot()._repr_html_()
+    def _repr_html_(self) -> "Safe | None":
+        """The map, in a notebook; of a grid with too many axes for paper only what `repr` says."""
+        from mnemoscope.sweeps.laid_out import has_room
+
+        return self.plot()._repr_html_() if self.cells and has_room(self) else None

@@ -4,14 +4,20 @@ Axes of numbers have their lowest value on the left and at the bottom, as axes h
 their order, the first row at the top, as tables have.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.sweeps.cell import Cell
-from mnemoscope.sweeps.grid import Grid
 from mnemoscope.sweeps.scale import is_numeric
+
+if TYPE_CHECKING:
+    from mnemoscope.sweeps.grid import Grid
+
+
+MOST = 3
+"""Axes of more than one value that have room on paper."""
 
 
 class Laid(NamedTuple):
@@ -38,14 +44,23 @@ class Plane(NamedTuple):
     """By panel, row and column; None where nothing was trained."""
 
 
-def lay_out(grid: Grid) -> Plane:
+def has_room(grid: "Grid") -> bool:
+    """Whether a grid can be drawn as a map.
+
+    Args:
+        grid: that is to be drawn.
+    """
+    return sum(len(values) > 1 for values in grid.axes.values()) <= MOST
+
+
+def lay_out(grid: "Grid") -> Plane:
     """The last axis of a grid as columns, the one before it as rows, the first of three as panels.
 
     Args:
         grid: with at most three axes that have more than one value.
     """
     long = [axis for axis, values in grid.axes.items() if len(values) > 1]
-    if len(long) > 3:
+    if not has_room(grid):
         raise UserError(
             f"a grid is drawn on at most three axes, this one has {', '.join(long)}; cut(grid, "
             f"{{{long[0]!r}: {grid.axes[long[0]][0]!r}}}) keeps one value of one of them"
@@ -78,7 +93,7 @@ def _named(laid: Laid, i: int) -> dict[str, Any]:
     return {laid.axis: laid.values[i]} if laid.axis else {}
 
 
-def _laid(grid: Grid, axis: str, from_below: bool) -> Laid:
+def _laid(grid: "Grid", axis: str, from_below: bool) -> Laid:
     """An axis in the order of the paper."""
     values = grid.axes[axis]
     if not is_numeric(values):
