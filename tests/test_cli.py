@@ -212,7 +212,7 @@ def test_ctrl_c_ends_with_130_and_keeps_what_was_finished(tmp_path):
         "from mnemoscope.cli.main import main; "
         "main()"
     )
-    command = [sys.executable, "-c", start, "run", "remember", "--claims", "R18", "--seeds", "2"]
+    command = [sys.executable, "-c", start, "run", "walk", "--claims", "W2", "--seeds", "2"]
     env = ENV | {"MNEMOSCOPE_STORE": str(tmp_path)}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env

@@ -30,6 +30,7 @@ from mnemoscope.cli.options import named_plugins, with_plugins
 from mnemoscope.cli.profiling import profile
 from mnemoscope.cli.stored_runs import check, merge, runs
 from mnemoscope.cli.studies import list_, run
+from mnemoscope.cli.sweep import sweep
 from mnemoscope.cli.visualize import explore, site
 from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.legacy import OPTION_NAMES
@@ -40,6 +41,7 @@ from mnemoscope.studies.discover import STUDIES, claim_ids, load_commands
 COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_,
     "run": run,
+    "sweep": sweep,
     "ledger": ledger,
     "show": show,
     "compare": compare,

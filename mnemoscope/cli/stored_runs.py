@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # fields of tasks that hold thousands of values
 FILLS_SCREENS = ("corpus", "names")
 FEW = 8  # files that a line names
+MOST_LISTED = 200  # runs, the newest; a sweep stores thousands
 WIDE = 140  # columns from which the table of runs shows everything in columns of its own
 
 
@@ -142,9 +143,14 @@ def _print_runs(folder: Path, rows: "list[RunRow]", names: "RunNames") -> None:
     if is_wide:
         for name in ("diverged", "seconds", "by", "what"):
             table.add_column(name)
-    for row in rows:
+    for row in rows[-MOST_LISTED:]:
         table.add_row(*map(escape, _cells(row, is_wide, names)))
     console.print(table)
+    if len(rows) > MOST_LISTED:
+        console.print(
+            f"These are the newest {MOST_LISTED} of {len(rows):,}; "
+            + as_typed("mnemoscope runs PATTERN lists those that match.")
+        )
 
 
 def _cells(row: "RunRow", is_wide: bool, names: "RunNames") -> list[str]:

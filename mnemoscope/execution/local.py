@@ -32,10 +32,20 @@ ACCELERATOR_BLOCK = 1024
 
 
 def _checkpointer(store: Store, spec: Spec, block: Sequence[int]) -> StoreCheckpointer:
-    """What saves a block under way: only this program on this machine goes on from there."""
-    origin = trained_by()
-    name = block_id(spec.digest(), block[0], block[-1], origin.program())
-    by = json.dumps([hardware(), versions(), origin.canonical_json()])
+    """What saves a block under way."""
+    name = block_id(spec.digest(), block[0], block[-1], trained_by().program())
+    return make_checkpointer(store, name)
+
+
+def make_checkpointer(store: Store, name: str, what: str = "") -> StoreCheckpointer:
+    """What saves a training under way: only this program on this machine goes on from there.
+
+    Args:
+        store: where it is saved.
+        name: under which name.
+        what: is trained, in words, where the name does not say it all.
+    """
+    by = json.dumps([hardware(), versions(), trained_by().canonical_json(), what])
     return StoreCheckpointer(store, name, by)
 
 
@@ -165,7 +175,7 @@ def _train(
             blocks[:0] = contiguous_blocks(block, fitting)
             continue
         began = time.monotonic()
-        checkpointer = _checkpointer(store, spec, block)
+        saving = _checkpointer(store, spec, block)
         if sink:
             sink.init(f"{name}/{block[0]}-{block[-1]}", spec.model_dump(mode="json"))
         try:
@@ -173,7 +183,7 @@ def _train(
                 spec,
                 block,
                 progress=progress and PartialProgress(progress, behind, len(block), total),
-                checkpointer=checkpointer,
+                checkpointer=saving,
                 sink=sink,
             )
         except jax.errors.JaxRuntimeError as error:
@@ -185,7 +195,7 @@ def _train(
             if sink:
                 sink.finish()
         store.save(run, time.monotonic() - began, hardware())
-        checkpointer.drop()
+        saving.drop()
         if lost := run.diverged():
             message = f"{name}: diverged and left out of what is judged: {lost}"
             warnings.warn(message, Notice, stacklevel=3)

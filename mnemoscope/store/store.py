@@ -56,11 +56,12 @@ class Store(Index):
 
     def rows(self, spec: str = "") -> list[RunRow]:
         """The stored blocks whose Spec digest starts with `spec`, oldest first."""
+        # a range, which the index is sorted by: no digest has a letter after f
         query = (
             f"SELECT {', '.join((*RunRow._fields[:-1], CHECKSUM))} FROM runs "
-            "WHERE substr(spec, 1, ?) = ? ORDER BY made, spec, first"
+            "WHERE spec >= ? AND spec < ? || 'g' ORDER BY made, spec, first"
         )
-        found = self._read(query, (len(spec), spec), run_file.COLUMN_TYPES)
+        found = self._read(query, (spec, spec), run_file.COLUMN_TYPES)
         return [RunRow(*row) for row in found]
 
     def find(self, start: str) -> RunRow:

@@ -126,6 +126,7 @@ def _make_metric(function: Read, kind: str) -> Metric:
 
 
 announce_kinds("metric", "mnemoscope.training.metrics", "bigrams", "facts", "noise", "hops")
+announce_kinds("metric", "mnemoscope.training.answers", "answers")
 
 
 def _by_name_if_short(found: Metric) -> str | Metric:
