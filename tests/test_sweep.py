@@ -231,6 +231,16 @@ def test_another_place_may_train_and_a_store_is_needed_for_it(plan, interrupted)
         engine.run_plan(plan, None, train_elsewhere=lambda where, wanted: None)
 
 
+def test_seeds_with_gaps_are_blocks_of_one_cell(small_programs, tmp_path):
+    plan = make_plan(SPEC, {"model.d_model": [2]}, [7, 3, 4], EVENT, evals=6)
+    store = Store(tmp_path)
+    swept = engine.run_plan(plan, store)
+    assert [(row.first, row.last) for row in store.rows()] == [(3, 4), (7, 7)]
+    (cell,) = swept.cells
+    assert cell.seeds == (3, 4, 7)
+    same(swept.run({"model.d_model": 2}), ms.fit(swept.spec(cell.at), [3, 4, 7], progress=False))
+
+
 # ---- what is said before
 
 

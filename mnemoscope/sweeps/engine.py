@@ -2,7 +2,7 @@
 
     plan -> chunks, the coarsest cells first -> trained side by side -> stored cell by cell -> grid
 
-While one chunk trains, the program of the next is compiled in a thread. Every cell is stored under
+While one chunk trains, the programs of the next are compiled in threads. Every cell is stored under
 its own Spec: `fit`, `explore` and `runs` find it, and a sweep that is repeated reads it. A chunk
 that was cut off goes on where it was saved last.
 """
@@ -18,6 +18,7 @@ from typing import Protocol, runtime_checkable
 
 import jax
 
+from mnemoscope.core.devices import available_cores
 from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.fingerprint import trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY
@@ -39,6 +40,8 @@ from mnemoscope.training.compilation import metrics_program, programs
 from mnemoscope.training.loop import Progress, fit_side_by_side
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
+
+COMPILERS = 4  # threads: a program's compilation keeps one core busy, and then some memory
 
 # of the cells so far, which seeds of which cells next; nothing more: the sweep is done
 Choose = Callable[[Grid], Sequence[tuple[Place, Sequence[int]]]]
@@ -156,7 +159,7 @@ def _run_round(job: _Job, wanted: Sequence[tuple[PlannedCell, Sequence[int]]]) -
     ]
     total = sum(len(missing[place]) * job.plan.cells[place].spec.steps for place in missing)
     behind = 0
-    compiler = ThreadPoolExecutor(1, "mnemoscope-compile")
+    compiler = ThreadPoolExecutor(min(available_cores(), COMPILERS), "mnemoscope-compile")
     try:
         for chunk in chunks:
             compiler.submit(_try_to_compile, chunk.pieces[0].cell.spec, chunk.n_rows)
@@ -207,7 +210,7 @@ def _train_chunk(
     with ExitStack() as locks:
         if job.store:
             # in one order: two sweeps that share cells never wait for each other in a circle
-            for digest in sorted(piece.cell.spec.digest() for piece in pieces):
+            for digest in sorted({piece.cell.spec.digest() for piece in pieces}):
                 locks.enter_context(job.store.lock(digest, _say_waiting))
             pieces = _still_lacking(job, pieces)
         # blocks of consecutive seeds are what a store holds

@@ -25,6 +25,7 @@ from mnemoscope.training.first_look import require_answers, require_trainable
 from mnemoscope.training.loop import side_by_side_key
 from mnemoscope.training.spec import Spec
 
+CELLS_AT_ONCE = 256  # each has a lock while it trains, and a process may hold so many files open
 ROWS_ON_CPU = 64  # of a program: more make it no faster, and the next cells are seen later
 
 
@@ -108,7 +109,8 @@ class Plan:
         if n_seeds >= most:
             return most
         n_cells = len(self.programs[key])
-        n_chunks = -(-n_cells // (most // n_seeds))  # rounded up, as below
+        most_cells = min(most // n_seeds, CELLS_AT_ONCE)
+        n_chunks = -(-n_cells // most_cells)  # rounded up, as below
         return -(-n_cells // n_chunks) * n_seeds
 
     def chunks(self, wanted: Iterable[tuple[PlannedCell, Iterable[int]]]) -> Iterator[Chunk]:
