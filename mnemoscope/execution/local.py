@@ -12,7 +12,7 @@ from typing import cast
 import jax
 import numpy as np
 
-from mnemoscope.core.errors import Notice, UserError
+from mnemoscope.core.errors import Notice, UserError, counted
 from mnemoscope.core.fingerprint import describe_origins, trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY, different_seeds
 from mnemoscope.core.working import show_progress
@@ -123,18 +123,20 @@ def load_or_train(
         missing = _missing_blocks(store, spec, wanted)
         with show_progress(describe_training(spec, sum(map(len, missing))), progress) as tell:
             _train(store, spec, missing, tell, sink, name)
-    program = trained_by().program()
-    rows, _ = store.blocks(spec, wanted, program)
+        program = trained_by().program()
+        rows, _ = store.blocks(spec, wanted, program)
+        # read before anybody else may delete it
+        found = select([store.load(row) for row in rows], wanted)
     if rows[0].program != program:
         by = ", ".join(describe_origins(row.origin for row in rows))
         message = f"{name} was trained by {by}, not by this program; it is used as that"
         warnings.warn(message, Notice, stacklevel=2)
-    return select([store.load(row) for row in rows], wanted)
+    return found
 
 
 def describe_training(spec: Spec, n_seeds: int) -> str:
     """What is being trained, in words."""
-    return f"training {n_seeds} seed{'s' * (n_seeds != 1)} of {spec.task.kind_name()}"
+    return f"training {counted(n_seeds, 'seed')} of {spec.task.kind_name()}"
 
 
 def train_again(store: Store, row: RunRow, progress: Progress | None = None) -> None:

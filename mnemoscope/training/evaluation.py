@@ -53,7 +53,8 @@ def evaluate(
     exact = task.n_examples
     if exact is None and not 1 <= sample < 2**31:
         raise UserError(f"sample must be a number of sequences from 1 up, got {sample}")
-    step = _step_of(run, snapshot)
+    # the world is that of the step before
+    step = max(run.step_of(snapshot) - 1, 0)
     with show_progress(f"reading the {name} of {len(run.seeds)} seeds", progress):
         sums = _read(run, snapshot, step, sample)
     found = np.asarray(sums.right if name == "accuracy" else sums.loss, float)
@@ -73,16 +74,6 @@ def evaluate(
         else f"a sample of {sample:,} sequences"
     )
     return BySeed(name, run.seeds, values, over)
-
-
-def _step_of(run: "Run", snapshot: int) -> int:
-    """The step before a snapshot, in whose world the model is read."""
-    steps = run.spec.snapshot_steps()
-    if not -len(steps) <= snapshot < len(steps):
-        raise UserError(
-            f"no snapshot {snapshot} in this run; allowed: 0 to {len(steps) - 1}, or -1"
-        )
-    return max(steps[snapshot] - 1, 0)
 
 
 def _read(run: "Run", snapshot: int, step: int, sample: int) -> Sums:
