@@ -72,7 +72,7 @@ def sum_variation(
     """
     moved = np.zeros(n_steps)
     for curve in curves:
-        spread = np.ptp(curve)
+        spread = float(np.ptp(curve))
         if spread > 0:
             followed = _follow(curve, TREMOR * spread)
             moved += np.cumsum(np.abs(np.diff(followed, prepend=followed[0]))) / spread

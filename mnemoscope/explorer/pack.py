@@ -10,25 +10,27 @@ ablated part; the page shows how far its own are off.
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.core.axes import Array, Params
+from mnemoscope.core.axes import Params
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TRAINING, describe_origins, source_fingerprint
 from mnemoscope.core.numerics import fixed_numerics
+from mnemoscope.explorer.ablated_answers import answer_ablated
 from mnemoscope.explorer.explorer_run import ExplorerRun
 from mnemoscope.explorer.paper_prompts import list_prompts
 from mnemoscope.explorer.task_adapters import get_adapter
 from mnemoscope.explorer.tours import pack_tour
 from mnemoscope.explorer.weight_bytes import Blocks, encode_weights
 from mnemoscope.explorer.weight_rounding import choose_bits
-from mnemoscope.models import HookedModel, Model, ModelConfig, bind
+from mnemoscope.models import Model, ModelConfig, bind
 from mnemoscope.models.consumer_support import ANY, Support
-from mnemoscope.probes.ablation import build_edits, list_cases
+from mnemoscope.probes.ablation import list_cases
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.store import Store
 from mnemoscope.tasks import Task
@@ -357,20 +359,13 @@ def _golden_answers(
     config = explorer_run.run.spec.model
     last = len(explorer_run.run.spec.snapshot_steps()) - 1
 
-    @jax.jit
-    def answer(model: HookedModel, tokens: Array) -> Array:
-        def ablated(knock_out: Any) -> Array:
-            return jax.nn.softmax(model(tokens, knock_out), axis=-1)
-
-        # without any part to ablate there are no edits to count the cases by
-        return jax.vmap(ablated, axis_size=len(list_cases(config)))(build_edits(config))
-
+    answer = jax.jit(partial(answer_ablated, config))
     golden = []
     asked = {(opened[0], last), (explorer_run.carried[-1], last // 2), (opened[-1], last)}
     for seed, snapshot in sorted(asked):
         model = explorer_run.run.model(seed, snapshot)
         for tokens in prompts:
-            answers = np.asarray(answer(model, jnp.array(tokens)), float)
+            answers = np.asarray(answer(model.params, jnp.array(tokens)), float)
             for case, probabilities in zip(list_cases(config), answers, strict=True):
                 golden.append(
                     {

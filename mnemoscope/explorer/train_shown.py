@@ -39,6 +39,7 @@ from mnemoscope.training.spec import Spec
 
 COMMAND = "python -m mnemoscope.explorer.train_shown"
 MOST_CARRIED = 2
+N_LOSSES = 64  # evenly spaced points of a loss curve
 ROOM = 800_000  # numbers in the weights of carried seeds that training changes, at all snapshots
 
 
@@ -115,12 +116,27 @@ def _thin_out(run: Run, carried: tuple[int, ...]) -> ExplorerRun:
     curves = sweep_skills(_as_explored(run, carried))[1]
     chosen = choose_steps(steps, [*_losses_at(run, carried), *_by_seed(curves)])
     kept = [steps.index(step) for step in chosen]
+    stops, losses = _thin_losses(run, chosen)
     thinned = replace(
         run,
         spec=_keep_at(run.spec, chosen[1:-1]),
         snapshots={name: x[:, kept] for name, x in run.snapshots.items()},
+        loss_steps=stops,
+        losses=losses,
     )
     return _as_explored(thinned, carried)
+
+
+def _thin_losses(run: Run, steps: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Fewer stops of the loss curve, these steps and evenly spaced ones, and means between them."""
+    all_stops = run.loss_steps
+    even = all_stops[np.searchsorted(all_stops, np.linspace(0, all_stops[-1], N_LOSSES + 1)[1:])]
+    stops = np.array(sorted({*even.tolist(), *steps} - {0}))
+    # a loss is the mean of a stretch: sums over the steps so far are thinned, and not means
+    sums = np.cumsum(run.losses * np.diff(all_stops, prepend=0), axis=1, dtype=float)
+    at = np.searchsorted(all_stops, stops)
+    means = np.diff(sums[:, at], prepend=0.0, axis=1) / np.diff(stops, prepend=0)
+    return stops, means.astype(np.float32)
 
 
 def _losses_at(run: Run, seeds: Sequence[int]) -> list[np.ndarray]:

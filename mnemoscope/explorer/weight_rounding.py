@@ -1,7 +1,8 @@
 """How few bits a snapshot's weights may have: as few as leave its answers what they are.
 
 The page says how far its answers are from Python's, and calls more than 1e-4 of a probability
-wrong. Rounded weights may use up half of that, at any snapshot that the page can open.
+wrong. Rounded weights may use up half of that, at any snapshot that the page can open, whole or
+with a part knocked out.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from mnemoscope.core.axes import Array, Float, Params
+from mnemoscope.explorer.ablated_answers import answer_ablated
 from mnemoscope.explorer.weight_bytes import GRID_BITS, Blocks, round_block
-from mnemoscope.models import Model, bind
+from mnemoscope.models import Model
 
 TOLERANCE = 5e-5  # of a probability; a test holds that it is half of that in static/parity.js
 BITS = (12, 14, 16, 18, 20, 22, GRID_BITS)  # in this order they are tried
@@ -41,7 +43,7 @@ def choose_bits(
     bits = np.zeros(len(exact[0]), int)
     for tried in BITS:
         rounded = _ask_all(ask, [_round_all(blocks, tried) for blocks in seeds], prompts)
-        off = [np.abs(a - b).max(axis=(1, 2)) for a, b in zip(exact, rounded, strict=True)]
+        off = [np.abs(a - b).max(axis=(1, 2, 3)) for a, b in zip(exact, rounded, strict=True)]
         bits[(bits == 0) & (np.max(off, axis=0) <= TOLERANCE)] = tried
         if bits.all():
             break
@@ -52,21 +54,20 @@ def choose_bits(
 
 
 def _compile(config: Model) -> Answer:
-    """Probabilities of one prompt for many models."""
+    """Answers to one prompt for many models."""
 
     @jax.jit
     def answer(params: Params, tokens: Array) -> Array:
-        def ask(params: Params) -> Array:
-            return jax.nn.softmax(bind(config, params)(tokens), axis=-1)
-
-        return jax.lax.map(ask, params, batch_size=AT_ONCE)
+        return jax.lax.map(
+            lambda params: answer_ablated(config, params, tokens), params, batch_size=AT_ONCE
+        )
 
     return answer
 
 
 def _ask_all(
     ask: Answer, seeds: Sequence[Blocks], prompts: Sequence[list[int]]
-) -> list[Float[np.ndarray, "snap pos vocab"]]:
+) -> list[Float[np.ndarray, "snap case pos vocab"]]:
     """The probabilities of every prompt, for the snapshots of all seeds one after another."""
     params: Params = {
         name: jnp.asarray(np.concatenate([blocks[name] for blocks in seeds])) for name in seeds[0]
