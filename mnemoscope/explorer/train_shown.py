@@ -5,7 +5,8 @@
 trains what `explorer.py` of each study names, and replaces its folder `explorer_models`. A model is
 trained once, kept at many candidate steps, and thinned out to the snapshots that are worth seeing
 (`choose_snapshots`). Of its seeds the one that ends best and the one that ends worst go along with
-their whole training, if there is room, and every other with its end.
+their whole training, or the best alone where `explorer.py` says CARRIED = 1, and every other with
+its end.
 """
 
 import argparse
@@ -15,7 +16,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from mnemoscope.core.fingerprint import trained_by
 from mnemoscope.core.plugins import one_line
 from mnemoscope.core.working import show_progress
 from mnemoscope.explorer import ExplorerRun
-from mnemoscope.explorer.choose_snapshots import N_SNAPSHOTS, choose_steps, list_candidates
+from mnemoscope.explorer.choose_snapshots import choose_steps, list_candidates
 from mnemoscope.explorer.explorer_run import describe_spec
 from mnemoscope.explorer.pack import Metrics, measure_run, sweep_skills
 from mnemoscope.explorer.shipped import ShippedModel, folder_of, write_models
@@ -38,29 +38,31 @@ from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
 COMMAND = "python -m mnemoscope.explorer.train_shown"
-MOST_CARRIED = 2
+CARRIED = 2  # seeds whose whole training goes along, unless a study says otherwise
 N_LOSSES = 64  # evenly spaced points of a loss curve
-ROOM = 800_000  # numbers in the weights of carried seeds that training changes, at all snapshots
 
 
-def find_models(study: Study) -> dict[str, Condition]:
-    """The conditions that are trained for the explorer, by name.
+def find_models(study: Study) -> tuple[dict[str, Condition], int]:
+    """The conditions that are trained for the explorer, by name, and how many seeds are carried.
 
     Args:
         study: Whose they are.
     """
     part = load_part(study.package, "explorer")
     if part is None:
-        return {}
+        return {}, CARRIED
     with one_line(f"explorer.py of {study.name}"):
-        return part.models()
+        return part.models(), getattr(part, "CARRIED", CARRIED)
 
 
-def train_model(condition: Condition, progress: Progress | None = None) -> ExplorerRun:
+def train_model(
+    condition: Condition, n_carried: int = CARRIED, progress: Progress | None = None
+) -> ExplorerRun:
     """One model, kept at the snapshots that are worth seeing.
 
     Args:
         condition: What is trained, over which seeds.
+        n_carried: How many seeds go along with their whole training.
         progress: Hears how far it is.
 
     Raises:
@@ -71,7 +73,7 @@ def train_model(condition: Condition, progress: Progress | None = None) -> Explo
     run = fit(dense, condition.seed_range, progress=progress)
     if not run.finished.any():
         raise UserError(f"no seed finished: {run.diverged()}")
-    carried = _choose_carried(run)
+    carried = _choose_carried(run, n_carried)
     return _thin_out(run, carried)
 
 
@@ -81,8 +83,8 @@ def _keep_at(spec: Spec, steps: Sequence[int]) -> Spec:
     return Spec.model_validate(kept.model_dump())
 
 
-def _choose_carried(run: Run) -> tuple[int, ...]:
-    """The best and the worst seed at the end, by skill, or else by loss; one, if there is no room.
+def _choose_carried(run: Run, n_carried: int) -> tuple[int, ...]:
+    """The best seed at the end, by skill or else by loss, then the worst, then other good ones.
 
     Of equal ones it is the first.
     """
@@ -92,17 +94,8 @@ def _choose_carried(run: Run) -> tuple[int, ...]:
     by_rank = sorted(finished, key=lambda row: -ranks[row])
     worst = next(row for row in by_rank if ranks[row] == ranks[by_rank[-1]])
     chosen = list(dict.fromkeys([by_rank[0], worst]))
-    # where all end alike, the first two
-    chosen = [*chosen, *(row for row in by_rank if row not in chosen)][:MOST_CARRIED]
-    n_rows = max(1, ROOM // (_count_changing(run) * N_SNAPSHOTS))
-    return tuple(run.seeds[row] for row in islice(chosen, n_rows))
-
-
-def _count_changing(run: Run) -> int:
-    """How many numbers of a model training changes."""
-    frozen = run.spec.model.frozen_names()
-    sizes = {name: int(np.prod(x.shape[2:])) for name, x in run.snapshots.items()}
-    return sum(size for name, size in sizes.items() if name not in frozen)
+    chosen += [row for row in by_rank if row not in chosen]
+    return tuple(run.seeds[row] for row in chosen[:n_carried])
 
 
 def _as_explored(run: Run, carried: tuple[int, ...]) -> ExplorerRun:
@@ -164,7 +157,7 @@ def ship(study: Study, progress: Progress | bool | None = None) -> list[ShippedM
     Raises:
         UserError: The study names none.
     """
-    conditions = find_models(study)
+    conditions, n_carried = find_models(study)
     folder = folder_of(study)
     if folder is None or not conditions:
         raise UserError(
@@ -174,7 +167,7 @@ def ship(study: Study, progress: Progress | bool | None = None) -> list[ShippedM
     written = []
     for name, condition in conditions.items():
         with show_progress(f"{study.name}: {name}", progress) as tell:
-            explored = train_model(condition, tell)
+            explored = train_model(condition, n_carried, tell)
         data = _compress(measure_run(explored))
         written.append((_describe(study, name, explored, data), data))
     write_models(folder, written)

@@ -4,6 +4,7 @@ from mnemoscope.studies.library.hops.conditions import build_conditions
 from mnemoscope.studies.study import Condition
 
 NAME = "mixture/k=2"
+CARRIED = 1  # seeds whose whole training goes along
 
 
 def models() -> dict[str, Condition]:

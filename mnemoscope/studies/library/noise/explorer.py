@@ -9,6 +9,7 @@ WIDTH = 32
 HIDDEN = 32
 STEPS = 600
 SEEDS = 4
+CARRIED = 1  # of them with their whole training
 
 
 def models() -> dict[str, Condition]:
