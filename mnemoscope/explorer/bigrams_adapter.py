@@ -14,8 +14,12 @@ from mnemoscope.tasks import Bigrams
 from mnemoscope.training.metrics import SAMPLE, bigrams
 
 BEGINNING = 16  # tokens of a sequence that is offered as a prompt
-# what is shown of what is read of two heads, as accuracy is: from 0 to 1
-MEMORIES = ("output memory", "second keys", "first keys among early positions")
+# what is shown of what is read of two heads, as accuracy is: from 0 to 1; by the page's short names
+MEMORIES = {
+    "output memory": "output memory",
+    "second keys": "second keys",
+    "first keys": "first keys among early positions",
+}
 
 
 def _say_text(task: Bigrams) -> str:
@@ -70,6 +74,8 @@ def _export_text(task: Bigrams, world: tuple[()]) -> dict[str, Any]:
         "samples": draw_samples(task, world),
         "triggers": list(task.fixed_triggers) if task.triggers == "fixed" else None,
         "is_uniform": task.outputs == "uniform",
+        "noise": task.noise,
+        "noise_token": task.noise_token if task.noise else None,
     }
 
 
@@ -79,8 +85,10 @@ def _measure_text(task: Bigrams, model: Transformer, world: tuple[()]) -> dict[s
     if task.noise:
         return {"accuracy": distraction(task, model, SAMPLE)["accuracy"]}
     found = bigrams(task, model, world)
-    shown = ("accuracy", *(MEMORIES if weight_memories.has_two_heads(config) else ()))
-    return {name: found[name] for name in shown}
+    if not weight_memories.has_two_heads(config):
+        return {"accuracy": found["accuracy"]}
+    memories = {name: found[read] for name, read in MEMORIES.items()}
+    return {"accuracy": found["accuracy"], **memories}
 
 
 register_adapter(

@@ -14,7 +14,7 @@ function followersBefore(tokens, at) {
 }
 
 export function createBigrams(run, world) {
-  const { noise = 0, noise_token: noiseToken = null } = run.spec.task;
+  const { noise = 0, noise_token: noiseToken = null } = world;
   const names = run.token_names;
   // null: every sequence draws its own triggers, and any token may be one
   const isTrigger = (token) => world.triggers === null || world.triggers.includes(token);

@@ -35,7 +35,7 @@ export function createHops(run, world) {
       if (!isWhole(tokens)) return [];
       const { a, b } = place(at);
       const levels = Array.from({ length: Math.log2(k) + 1 }, (_, level) => 2 ** level);
-      return levels.map((hops) => [
+      return levels.reverse().map((hops) => [
         `${hops} hop${hops === 1 ? "" : "s"}`,
         follow(world.hidden, cut(tokens), { a, b }, hops),
       ]);
