@@ -259,5 +259,7 @@ def test_every_model_says_what_is_asked_and_offers_prompts(tab, packed, name):
         presets = tab.locator("#presets button")
         for at in range(presets.count()):
             presets.nth(at).click()
-            assert tab.text_content("#warning") == "", run["name"]
+            # one prompt that no training showed says so, and is not the first
+            warning = tab.text_content("#warning")
+            assert warning == "" or (at and warning.startswith("This leaves")), run["name"]
             assert "undefined" not in tab.text_content("#answer")

@@ -74,7 +74,6 @@ def _export_text(task: Bigrams, world: tuple[()]) -> dict[str, Any]:
         "samples": draw_samples(task, world),
         "triggers": list(task.fixed_triggers) if task.triggers == "fixed" else None,
         "is_uniform": task.outputs == "uniform",
-        "noise": task.noise,
         "noise_token": task.noise_token if task.noise else None,
     }
 

@@ -14,7 +14,8 @@ function followersBefore(tokens, at) {
 }
 
 export function createBigrams(run, world) {
-  const { noise = 0, noise_token: noiseToken = null } = world;
+  const { noise: noiseShare = 0 } = run.spec.task;
+  const { noise_token: noiseToken } = world;
   const names = run.token_names;
   // null: every sequence draws its own triggers, and any token may be one
   const isTrigger = (token) => world.triggers === null || world.triggers.includes(token);
@@ -25,28 +26,29 @@ export function createBigrams(run, world) {
   function recalled(tokens, at) {
     if (!isSeen(tokens, at)) return null;
     const found = followersBefore(tokens, at);
-    return found.find((token) => !noise || token !== noiseToken) ?? null;
+    return found.find((token) => token !== noiseToken) ?? null;
   }
 
   /** What is believed of a trigger's output, by Bayes: a follower is the output, or noise. */
   function believe(tokens, at) {
     let belief = names.map(() => 1 / names.length);
     for (const seen of followersBefore(tokens, at)) {
-      const share = (token) => noise * Number(seen === noiseToken)
-        + (1 - noise) * Number(seen === token);
+      const share = (token) => noiseShare * Number(seen === noiseToken)
+        + (1 - noiseShare) * Number(seen === token);
       const weighed = belief.map((p, token) => p * share(token));
       const total = weighed.reduce((sum, p) => sum + p, 0);
       if (!total) return null;
       belief = weighed.map((p) => p / total);
     }
-    return belief.map((p, token) => noise * Number(token === noiseToken) + (1 - noise) * p);
+    return belief.map((p, token) =>
+      noiseShare * Number(token === noiseToken) + (1 - noiseShare) * p);
   }
 
   function findContradiction(tokens) {
     for (let at = 0; at < tokens.length; at++) {
       if (!isSeen(tokens, at) || world.triggers === null) continue;
       const found = new Set(followersBefore(tokens, at));
-      if (noise) found.delete(noiseToken);
+      found.delete(noiseToken);
       if (found.size > 1) {
         const followers = [...found].map((token) => `“${names[token]}”`).join(" and by ");
         return `“${names[tokens[at]]}” is followed by ${followers}: within a sequence of this task `
