@@ -18,7 +18,7 @@ from mnemoscope.models import Model
 
 TOLERANCE = 5e-5  # of a probability; a test holds that it is half of that in static/parity.js
 BITS = (12, 14, 16, 18, 20, 22, GRID_BITS)  # in this order they are tried
-SMALL = 2**16  # so few numbers are carried as they are
+SMALL = 2**17  # so few numbers are carried as they are
 AT_ONCE = 16  # models whose values on the way must fit the memory together
 
 Answer = Callable[[Params, Array], Float[Array, "snap pos vocab"]]
