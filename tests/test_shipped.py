@@ -4,6 +4,7 @@ browser.
 
 import shutil
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from explorer_page import launch_browser, move_to, needs_browser, shown, summary, watched_tab
@@ -22,6 +23,7 @@ from mnemoscope.explorer.shipped import (
 from mnemoscope.explorer.train_shown import find_models, ship
 from mnemoscope.studies.discover import STUDIES, Library
 from mnemoscope.studies.folder import judging_files
+from mnemoscope.tasks import HopWorld
 
 MOST_BYTES = 8_000_000  # of the page
 
@@ -204,6 +206,56 @@ def test_an_induction_head_is_seen(tab, packed):
     tab.click("[data-key='node-0.0']")
     assert ", now x" not in summary(tab)
     tab.click("#reset")
+
+
+def task_of(name):
+    """The task of a model that travels."""
+    study, _, model = name.partition(": ")
+    return next(each.spec.task for each in list_shipped(STUDIES[study]) if each.name == model)
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("birth: induction head", "thexwhexthe"),
+        ("noise: noisy", "an␣knew␣!ing␣"),
+        ("noise: noisy", "an␣!new␣!ing␣"),
+    ],
+)
+def test_the_reader_of_a_text_is_the_exact_one(tab, name, text):
+    task = task_of(name)
+    pick(tab, name)
+    tab.fill("#typed", text)
+    tokens = [task.token_names.index(character) for character in text]
+    posterior = task.posterior(np.array(tokens))
+    exact = shown(tab)["exact"]
+    triggers = [at for at, token in enumerate(tokens) if token in task.fixed_triggers]
+    seen = [at for at in triggers if tokens[at] in tokens[:at]]
+    assert [each["position"] for each in exact] == seen
+    for each in exact:
+        found = each["a reader of the whole context"]
+        np.testing.assert_allclose(found, posterior[each["position"]], atol=1e-6)
+
+
+@needs_browser
+def test_hops_are_the_exact_ones(tab, packed):
+    name = "hops: mixture/k=2"
+    task = task_of(name)
+    pick(tab, name)
+    tab.fill("#typed", "021210")
+    context = np.array([0, 2, 1, 2, 1, 0])
+    (seed,) = packed[name]["carried"]
+    hidden = packed[name]["worlds"][packed[name]["opened"].index(seed)]["hidden"]
+    world = HopWorld(jnp.array(hidden), jnp.ones(task.levels))
+    expected = task.answers(world, jnp.array(context.reshape(task.k, task.n)))
+    numbers = shown(tab)
+    for each in numbers["exact"]:
+        assert np.argmax(each["2 hops"]) == expected[-1][each["position"]]
+        assert max(each["2 hops"]) == 1
+    assert len(numbers["exact"]) == task.n_ctx
+    one, two = (int(level[-1]) for level in expected)
+    assert tab.text_content("#readings") == f"Here 2 hops says {two}, 1 hop says {one}."
 
 
 @needs_browser
