@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from mnemoscope.cli.console import make_console, open_in_browser, write_text
-from mnemoscope.cli.options import DEFAULT_STORE, StoreDir, mention_unloaded
+from mnemoscope.cli.options import DEFAULT_STORE, StoreDir, mention_unloaded, open_store_there
 from mnemoscope.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,8 +25,9 @@ def explore(
     """Build the explorer, one offline page, for stored runs or for all studies, and open it.
 
     Args:
-        runs: Ids of stored runs, or how they start ('mnemoscope runs' lists them). Nothing: the
-            models that came with the studies, and your own quick runs of what they feature.
+        runs: Stored runs, by their names (walk/abc) or how their ids start ('mnemoscope runs' lists
+            them). Nothing: the models that came with the studies, and your own quick runs of what
+            they feature.
         seeds: Which seeds go along with their whole training, separated by commas: 0,3,17; the
             others with its end. Nothing: the first two that finished.
         out: The file to write.
@@ -41,7 +42,9 @@ def explore(
         picked = tuple(int(part) for part in seeds.split(",") if part.strip())
     except ValueError:
         raise UserError(f"--seeds takes whole numbers separated by commas, got {seeds!r}") from None
-    opened = Store(store)
+    # what came with the studies needs no store; one that was named must be there
+    needs_store = runs or store != DEFAULT_STORE
+    opened = open_store_there(store) if needs_store else Store(store)
     use_all_devices(cache=compile_cache_dir())
     with Working(make_console(stderr=True), "packing") as working:
         if runs:
@@ -59,12 +62,15 @@ def _pack_chosen(
 ) -> list[dict[str, Any]]:
     """These runs, as the page carries them."""
     from mnemoscope.explorer import describe_run, pack_run
+    from mnemoscope.studies.run_names import find_run, read_run_names
 
-    rows = [store.find(run) for run in runs]
+    names = read_run_names(store)
+    rows = [find_run(store, run) for run in runs]
     parts: list[dict[str, Any]] = []
     for row in rows:
-        tell(f"measuring {row.id}")
-        parts.append(pack_run(describe_run(store.load(row), row.id, seeds), store))
+        name = names.name_of(row) or row.id
+        tell(f"measuring {name}")
+        parts.append(pack_run(describe_run(store.load(row), name, seeds), store))
     return parts
 
 
@@ -98,7 +104,8 @@ def site(
     from mnemoscope.report.site import write_site
     from mnemoscope.store import Store
 
-    opened = Store(store)
+    # published results need no store; one that was named must be there
+    opened = Store(store) if store == DEFAULT_STORE else open_store_there(store)
     mention_unloaded(store)
     use_all_devices(cache=compile_cache_dir())
     with Working(make_console(stderr=True), "the overview") as working:
