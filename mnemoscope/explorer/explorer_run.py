@@ -40,11 +40,15 @@ def describe_run(run: Run, name: str, seeds: tuple[int, ...] = ()) -> ExplorerRu
     """
     finished = tuple(seed for seed in run.seeds if run.outcome(seed) == "finished")
     carried = seeds or finished[:CARRIED] or run.seeds[:1]
-    return ExplorerRun(run.spec.digest(), name, _describe_spec(run.spec), run, carried)
+    return ExplorerRun(run.spec.digest(), name, describe_spec(run.spec), run, carried)
 
 
-def _describe_spec(spec: Spec) -> str:
-    """Model, task and training in a sentence."""
+def describe_spec(spec: Spec) -> str:
+    """Model, task and training in a sentence.
+
+    Args:
+        spec: What is trained.
+    """
     model = as_transformer(spec.model, "the explorer")
     parts = [
         f"d={model.d_model}",

@@ -44,8 +44,8 @@ function openAddress(state) {
   refresh(state);
 }
 
-function start() {
-  const state = createState(readRuns(), render);
+async function start() {
+  const state = createState(await readRuns(), render);
   state.view = checkStop(readAddress(state.runs, location.hash));
   listenToPrompt(state);
   listenToTraining(state);
