@@ -25,6 +25,7 @@ from mnemoscope.explorer.explorer_run import ExplorerRun
 from mnemoscope.explorer.paper_prompts import list_prompts
 from mnemoscope.explorer.task_adapters import get_adapter
 from mnemoscope.explorer.tours import pack_tour
+from mnemoscope.explorer.train_here import pack_recipes, pack_training
 from mnemoscope.models import HookedModel, Model, ModelConfig, bind
 from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.probes.ablation import build_edits, list_cases
@@ -92,6 +93,8 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
         "parameters": [[name, list(shape)] for name, shape in shapes.items()],
         "weights": _encode_weights(carried_weights, final_weights),
         "golden": _golden_answers(explorer_run, opened, prompts),
+        "recipes": pack_recipes(task),
+        **pack_training(run.spec, world, run, explorer_run.carried[0]),
     }
 
 

@@ -8,6 +8,7 @@ and, where there is more to say,
     page.toml        the words of its page
     figures.toml     how the series of each claim are drawn
     prompts.toml     prompts that the explorer offers
+    train_here.toml  trainings that it offers, to be done in the browser
     ...              whatever else it takes: conditions, the functions that measure, theory, data
 
 and, where the study wants more than every study has,
@@ -36,7 +37,14 @@ PARTS: tuple[Part, ...] = ("drawings", "pages", "command")
 CLAIMS = "claims.toml"
 LAST = 1000  # the place of a study whose page says none
 # how a study is shown, asked for and judged: no measurement rests on it
-SHOWN = (*(f"{part}.py" for part in PARTS), CLAIMS, "page.toml", "figures.toml", "prompts.toml")
+SHOWN = (
+    *(f"{part}.py" for part in PARTS),
+    CLAIMS,
+    "page.toml",
+    "figures.toml",
+    "prompts.toml",
+    "train_here.toml",
+)
 # what people and programs leave beside a study; no measurement rests on it either
 LEFT_OUT = (".md", ".rst", ".ipynb", ".html", ".svg", ".png", ".pdf", ".tex", ".log", ".pyc")
 STORE_INDEX = "index.sqlite3"

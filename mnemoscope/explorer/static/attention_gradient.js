@@ -114,7 +114,7 @@ export function createAttention({ config, params, grads }, name, sizes, rowOf, r
     return out;
   }
 
-  /** The gradients of one row of a pattern: in its scores, and through them in its query and keys. */
+  /** The gradients of one row of a pattern: in its values, its query and its keys. */
   function attendBackward(sequence, position, column, atPattern, atZ) {
     const query = rowOf[sequence * length + position] * three + column;
     let mean = 0;

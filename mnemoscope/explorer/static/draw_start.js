@@ -13,7 +13,7 @@ function countInputs(config, last) {
   return config.d_model;
 }
 
-/** All parameters as one vector, from the key of a seed's weights; `parameters` are [name, shape]. */
+/** All parameters as one vector, from the key of a seed's weights; they are [name, shape]. */
 export function drawStart(config, parameters, key) {
   const forNormal = splitKey(key, 0, new Uint32Array(2));
   const forUniform = splitKey(key, 1, new Uint32Array(2));

@@ -176,7 +176,7 @@ export function addOuter(dw, x, dy, rows, k, m) {
   outerBlock(dw, x, dy, rows, evenRows, k, 0, k, m);
 }
 
-/** The same one number at a time, for rows of dw from `first` to `end` and columns from `column`. */
+/** The same one number at a time, for rows of dw from `first` to `end`, columns from `column`. */
 function outerBlock(dw, x, dy, rows, first, end, column, k, m) {
   for (let n = first; n < end; n++) {
     for (let j = column; j < m; j++) {

@@ -1,9 +1,9 @@
 // The parts of a layer, forward and backward, for many rows at once.
 //
-// A part is made once for a number of rows: its buffers are then there, and a step allocates nothing.
-// `forward` returns the part's output, `backward` takes the gradient in it, adds that of the
-// parameters to `grads`, and returns the gradient in the input. Both return the part's own buffer,
-// which holds until the next call.
+// A part is made once for a number of rows: its buffers are there then, and a step allocates
+// nothing. `forward` returns the part's output, `backward` takes the gradient in it, adds that of
+// the parameters to `grads`, and returns the gradient in the input. Both return the part's own
+// buffer, which holds until the next call.
 //
 // `params` and `grads` are {name: Float32Array}, each in row-major order.
 

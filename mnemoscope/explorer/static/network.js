@@ -1,5 +1,5 @@
-// A transformer for a batch of sequences: its loss, and the gradient of the loss in every parameter,
-// by hand. The forward pass is that of forward.js; a test compares both with JAX.
+// A transformer for a batch of sequences: its loss, and the gradient of the loss in every
+// parameter, by hand. The forward pass is that of forward.js; a test compares both with JAX.
 //
 //   loss = mean over sequences and positions that are read of -log softmax(logits)[target]
 //
@@ -28,7 +28,7 @@ export function nameParts(parameters, vector) {
   return parts;
 }
 
-/** One layer of attention and feed-forward, or of one of them; parts are as in layer_gradients.js. */
+/** One layer of attention and feed-forward, or of one of them, as in layer_gradients.js. */
 function createLayer(model, layer, sizes, rowOf, read) {
   const { config, params } = model;
   const { batch, length, rows } = sizes;

@@ -1,8 +1,8 @@
-// JAX's random numbers (threefry2x32, as core/numerics.py fixes them), so that a seed draws the same
-// world, the same start and the same batches here as in Python.
+// JAX's random numbers (threefry2x32, as core/numerics.py fixes them), so that a seed draws the
+// same world, the same start and the same batches here as in Python.
 //
-// A key is two whole numbers of 32 bits in a Uint32Array. Whatever is drawn from it is hashes of the
-// numbers 0, 1, 2, ... under the key.
+// A key is two whole numbers of 32 bits in a Uint32Array. Whatever is drawn from it is hashes of
+// the numbers 0, 1, 2, ... under the key.
 
 const ROUNDS = [[13, 15, 26, 6], [17, 29, 16, 24]];
 const PARITY = 0x1bd11bda;

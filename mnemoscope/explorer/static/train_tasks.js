@@ -6,8 +6,8 @@
 //   exportWorld(world)      the same as tasks.js reads it
 //   drawSequence(world, key, tokens, targets, row)
 //                           fills in row `row` of a batch: its tokens, and its targets at `read`
-//   listExams(world)        what a model is asked: [{name, read, tokens, targets}], with an accuracy
-//                           for each name; arrays are flat, row after row
+//   listExams(world)        what a model is asked: [{name, read, tokens, targets}], an accuracy for
+//                           each name; arrays are flat, row after row
 
 import { bitsAt, integerFrom, seedKey, shuffledOrder } from "threefry.js";
 

@@ -1,5 +1,5 @@
-// The training of one seed, as training/step.py has it: draw a batch, take the gradient of its loss,
-// follow it. The batch of a step depends on seed and step alone.
+// The training of one seed, as training/step.py has it: draw a batch, take the gradient of its
+// loss, follow it. The batch of a step depends on seed and step alone.
 
 import { createAdam } from "adam.js";
 import { drawStart } from "draw_start.js";
@@ -55,12 +55,11 @@ function createExam(model, sizes, { name, read, tokens, targets }) {
 }
 
 /**
- * One seed's training.
- *
- * `setup` is {spec, config, parameters, d_vocab, n_ctx} of a run or a recipe as train_here.py packs
- * it; `spec` says rate and steps.
+ * One seed's training; `setup` is a run or a recipe as Python packs it, whose `spec` says rate and
+ * steps.
  */
-export function createTrainer({ spec, config, parameters, d_vocab: nTokens, n_ctx: length }, seed) {
+export function createTrainer(setup, seed) {
+  const { spec, config, parameters, n_ctx: length, token_names: { length: nTokens } } = setup;
   const [worldKey, weightsKey, dataKey] = splitSeed(seed);
   const task = createTask(spec.task);
   const world = task.drawWorld(worldKey);
@@ -71,11 +70,11 @@ export function createTrainer({ spec, config, parameters, d_vocab: nTokens, n_ct
   const sizes = { batch: spec.batch, length, tokens: nTokens };
   const network = createNetwork(model, sizes, task.read);
   const adam = createAdam(spec.optimizer, vector.length, spec.steps);
-  const exams = task.listExams(world).map((exam) => createExam(model, sizes, exam));
   const tokens = new Int32Array(spec.batch * length);
   const targets = new Int32Array(spec.batch * task.read.length);
   const stepKey = new Uint32Array(2);
   const rowKey = new Uint32Array(2);
+  let exams = null; // made when they are first asked for
   let step = 0;
 
   /** The batch of a step, into `tokens` and `targets`. */
@@ -97,16 +96,11 @@ export function createTrainer({ spec, config, parameters, d_vocab: nTokens, n_ct
     return loss;
   }
 
-  /** The loss of the batch of a step. */
-  function lossOn(at) {
-    drawBatch(at);
-    return network.computeLoss(tokens, targets);
-  }
-
   /** Accuracies by name. */
   function measureSkills() {
+    exams ??= task.listExams(world).map((exam) => createExam(model, sizes, exam));
     return Object.fromEntries(exams.map(({ name, measure }) => [name, measure()]));
   }
 
-  return { seed, vector, gradient, tokens, targets, advance, lossOn, measureSkills };
+  return { vector, gradient, tokens, targets, advance, measureSkills };
 }

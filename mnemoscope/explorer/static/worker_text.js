@@ -1,10 +1,10 @@
-// Import maps do not reach workers, and a page from the disk can load no other file: a worker is one
-// text, a module and all that it imports one after the other. They share one scope, so no two of
-// them may name a thing alike.
+// Import maps do not reach workers, and a page from the disk can load no other file: a worker is
+// one text, a module and all that it imports one after the other. They share one scope, so no two
+// of them may name a thing alike.
 
 const IMPORT = /^import [^;]* from "([^"]+)";\n/gm;
 
-/** A module after all that it imports, as one text; `read` gives the text of a module by its name. */
+/** A module after all that it imports, as one text; `read` gives a module's text by its name. */
 export function joinModules(name, read, joined = new Set()) {
   if (joined.has(name)) return "";
   joined.add(name);
