@@ -21,12 +21,12 @@ from mnemoscope.core.axes import Array, Params
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TRAINING, describe_origins, source_fingerprint
 from mnemoscope.core.numerics import fixed_numerics
-from mnemoscope.explorer.explorer_run import ExplorerRun
+from mnemoscope.explorer.explorer_run import ExplorerRun, resolve_config
 from mnemoscope.explorer.paper_prompts import list_prompts
 from mnemoscope.explorer.task_adapters import get_adapter
 from mnemoscope.explorer.tours import pack_tour
 from mnemoscope.explorer.train_here import pack_recipes, pack_training
-from mnemoscope.models import HookedModel, Model, ModelConfig, bind
+from mnemoscope.models import HookedModel, Model, bind
 from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.probes.ablation import build_edits, list_cases
 from mnemoscope.probes.skills import over_seeds
@@ -180,12 +180,6 @@ def _check_presets(explorer_run: ExplorerRun, presets: Sequence[dict[str, Any]])
         raise UserError(
             f"task {task.kind_name()!r} has no presets; the page opens on the first one"
         )
-
-
-def resolve_config(config: Model) -> dict[str, Any]:
-    """Every field with its value, those too that JSON leaves out at their default."""
-    shown = [name for name in ModelConfig.model_fields if name not in ("kind", "init")]
-    return {name: getattr(config, name) for name in shown}
 
 
 def _rows_of(run: Run, seeds: Sequence[int]) -> list[int]:

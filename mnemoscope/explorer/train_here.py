@@ -16,6 +16,7 @@ from typing import Any
 
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.strict import Strict
+from mnemoscope.explorer.explorer_run import resolve_config
 from mnemoscope.explorer.paper_prompts import fits, list_prompts, study_files
 from mnemoscope.explorer.task_adapters import get_adapter
 from mnemoscope.models import Init, ModelConfig
@@ -170,8 +171,6 @@ def pack_recipes(task: Task) -> list[dict[str, Any]]:
 @fixed_numerics()
 def _pack_recipe(recipe: Recipe) -> dict[str, Any]:
     """A recipe as the page reads it: what a run is besides its seeds."""
-    from mnemoscope.explorer.pack import resolve_config
-
     spec = recipe.spec
     task = spec.task
     adapter = get_adapter(task)

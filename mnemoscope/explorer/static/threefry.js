@@ -79,7 +79,7 @@ const BORDER = 5;
 
 /** The inverse of the error function. */
 function inverseErf(x) {
-  const w = -Math.log1p(-x * x);
+  const w = -Math.log1p(-Math.fround(x * x)); // rounded, as in Python: near 1 it counts
   const isCentral = w < BORDER;
   const at = isCentral ? w - 2.5 : Math.sqrt(w) - 3;
   const coefficients = isCentral ? CENTRAL : TAIL;

@@ -1,5 +1,7 @@
 // When a training in the page stops: as in training/loop.py at the snapshots, and evenly between.
 
+import { roundHalfEven } from "rounding.js";
+
 const EVEN_STOPS = 64;
 
 /** Steps after which weights are kept, as `Spec.snapshot_steps` says for so many. */
@@ -12,7 +14,7 @@ export function listSnapshots(steps, count) {
 /** Steps after which the loss is read. */
 export function listStops(steps, snapshots) {
   const even = Array.from({ length: EVEN_STOPS }, (_, i) =>
-    Math.round(steps * (i + 1) / EVEN_STOPS));
+    roundHalfEven(steps * (i + 1) / EVEN_STOPS));
   const all = new Set([...snapshots, ...even]);
   all.delete(0);
   return [...all].sort((a, b) => a - b);

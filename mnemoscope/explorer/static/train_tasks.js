@@ -9,6 +9,7 @@
 //   listExams(world)        what a model is asked: [{name, read, tokens, targets}], an accuracy for
 //                           each name; arrays are flat, row after row
 
+import { roundHalfEven } from "rounding.js";
 import { bitsAt, integerFrom, seedKey, shuffledOrder } from "threefry.js";
 
 /** All orders of the numbers 0 to n - 1, in lexicographic order. */
@@ -16,13 +17,6 @@ function listOrders(n) {
   if (n === 0) return [[]];
   return Array.from({ length: n }, (_, first) => first).flatMap((first) =>
     listOrders(n - 1).map((rest) => [first, ...rest.map((x) => (x >= first ? x + 1 : x))]));
-}
-
-/** The nearest whole number, halves to the even one, as Python rounds. */
-function roundHalfEven(x) {
-  const below = Math.floor(x);
-  if (x - below !== 0.5) return Math.round(x);
-  return below % 2 ? below + 1 : below;
 }
 
 /** Pairs x y of a hidden permutation (tasks/permutation.py). */
