@@ -25,7 +25,6 @@ from mnemoscope.studies.library.walk.conditions import ABC
 from mnemoscope.studies.library.walk.conditions import build_conditions as walk_conditions
 from mnemoscope.tasks import Cycle, Permutation
 from mnemoscope.training.loop import fit
-from mnemoscope.training.spec import Spec
 
 pytestmark = needs_browser
 

@@ -128,7 +128,7 @@ SHAPES = {
             attn_layers=(1,),
             norm_eps=0.1,
         ),
-    ),  # fmt: skip
+    ),
     "post, rms, no residual": (
         Permutation(n_symbols=3, loss="all"),
         ModelConfig(
@@ -143,7 +143,7 @@ SHAPES = {
             unembed_bias=False,
             mlp_layers=(0,),
         ),
-    ),  # fmt: skip
+    ),
 }
 BATCH = 6
 
@@ -302,7 +302,10 @@ def test_rates_and_stops_are_those_of_python():
     [
         ({"model": ModelConfig(act="gelu")}, "act='gelu' (allowed: 'relu', 'linear')"),
         ({"model": ModelConfig(attention="linear")}, "attention='linear' (allowed: 'softmax')"),
-        ({"model": ModelConfig(frozen=("embed.W_E",))}, "parameters that are frozen (allowed: none)"),
+        (
+            {"model": ModelConfig(frozen=("embed.W_E",))},
+            "parameters that are frozen (allowed: none)",
+        ),
         (
             {"model": ModelConfig(init=Init(embeddings="unit"))},
             "an init of its own (allowed: as parameters are drawn)",
@@ -318,7 +321,7 @@ def test_rates_and_stops_are_those_of_python():
         ({"precision": "bfloat16"}, "precision 'bfloat16' (allowed: 'default', 'highest')"),
         ({"imported": "0" * 16}, "a model that was imported, with no training to repeat"),
     ],
-)  # fmt: skip
+)
 def test_what_the_page_cannot_train_is_one_line(changed, told):
     spec = Spec(task=Cycle()).model_copy(update=changed)
     assert why_not_here(spec) == told
@@ -345,7 +348,7 @@ def test_recipes_are_runs_without_weights():
     assert recipe["training"] == {"why_not": None, "first_losses": [], "seed": 0}
     assert [len(preset["tokens"]) for preset in recipe["presets"]] == [7, 7]
     assert pack_recipes(Cycle()) == []
-    with pytest.raises(UserError, match="unknown key of Spec 'step' .did you mean 'steps'"):
+    with pytest.raises(UserError, match=r"unknown key of Spec 'step' .did you mean 'steps'"):
         Recipes.model_validate(
             {"task": {}, "recipes": [{"name": "x", "about": "", "spec": {"task": {}, "step": 3}}]}
         )
