@@ -140,6 +140,15 @@ def test_a_model_is_trained_opened_and_taken_home(tab, run, tmp_path):
     assert taken.seeds == (0, 1)
     assert taken.spec.snapshots == 40
     assert taken.spec.model_copy(update={"snapshots": SPEC.snapshots, "imported": None}) == SPEC
+    # as any stored run, it is explored again
+    (tmp_path / "taken.html").write_text(build_page([pack_run(describe_run(taken, "taken"))]))
+    with watched_tab(tab.context.browser, (tmp_path / "taken.html").as_uri()) as other:
+        assert other.is_enabled("#time")
+        assert other.locator("#curves svg").count() == 2
+        told = (
+            "The page cannot train this one: a model that was imported, with no training to repeat."
+        )
+        assert other.text_content("#train-controls") == told
     ours, theirs = (each.snapshots["unembed.W_U"][:, -1] for each in (taken, run))
     np.testing.assert_allclose(ours, theirs, atol=1e-3)
 
@@ -173,6 +182,23 @@ def test_a_training_is_held_gone_on_with_and_stopped(tab):
     tab.click("[data-key=train-open]")
     assert tab.text_content("#run option:checked") == "trained here 2: abc"
     assert "40 steps at rate 0.02." in tab.text_content(".about")
+
+
+@pytest.mark.parametrize(
+    ("worker", "told"),
+    [
+        ("throw new Error('no workers')", "This browser trains nothing here: no workers."),
+        (
+            "return new Kept(URL.createObjectURL(new Blob([`throw new Error('lost')`])))",
+            "The training failed: Uncaught Error: lost after ",
+        ),
+    ],
+)
+def test_a_worker_that_fails_says_so(tab, worker, told):
+    tab.evaluate(f"const Kept = Worker; window.Worker = function () {{ {worker} }}")
+    tab.click("[data-key=train-start]")
+    tab.wait_for_function(f"document.getElementById('train').textContent.includes({told!r})")
+    assert tab.locator("[data-key=train-open]").count() == 0
 
 
 def test_a_recipe_is_trained_beside_the_model_that_is_open(tab):

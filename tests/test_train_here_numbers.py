@@ -354,6 +354,38 @@ def test_recipes_are_runs_without_weights():
         )
 
 
+def test_a_seed_that_diverged_is_counted_and_not_opened():
+    """And of a training that was stopped there is what all seeds came to."""
+    script = """
+        const snapshot = (step) => ({ step, vector: new Float32Array(84), skills: { accuracy: 1 } });
+        const seed = (number, finite, count) => ({
+            seed: number,
+            step: 9,
+            finite,
+            losses: [[1, 0.5], [9, number === 7 ? NaN : 0.25]],
+            snapshots: [0, 1, 4, 9].slice(0, count).map(snapshot),
+        });
+        const seeds = [seed(7, 3, 4), seed(8, 9, 3)];
+        const session = { setup: given, seeds, snapshots: [0, 1, 4, 9, 20] };
+        const { loadModel, ...run } = code.buildTrainedRun(session, 2);
+        const lost = { ...session, seeds: seeds.slice(0, 1) };
+        return { run, can: [session, lost].map(code.canBeOpened) };
+    """
+    names = ["buildTrainedRun", "canBeOpened"]
+    setup = {**setup_of(TRAININGS["walk"]), "name": "abc", "about": "It says the next."}
+    found = run_page_code("trained_run.js", names, script, setup)
+    run = found["run"]
+    assert run["steps"] == [0, 1, 4]
+    assert (run["seeds"], run["opened"]) == ([7, 8], [8])
+    assert run["outcomes"] == {"accuracy": [None, 1], "loss": [0.5, 0.5]}
+    assert (run["loss_steps"], run["losses"]) == ([1], [[0.5]])
+    assert run["curves"] == {"accuracy": [[1, 1, 1]]}
+    assert run["about"].startswith(
+        "Trained in this page: 50 steps at rate 0.01. Stopped at step 4."
+    )
+    assert found["can"] == [True, False]
+
+
 # ---- the file
 
 FILE = """
@@ -361,11 +393,12 @@ FILE = """
     const trainers = seeds.map((seed) => code.createTrainer(setup, seed));
     const copy = (trainer) => ({ vector: trainer.vector.slice() });
     const told = trainers.map((trainer, i) => {
-        const first = copy(trainer);
+        const snapshots = [copy(trainer)];
         const losses = [1, 2, 3].map((step) => [step, trainer.advance()]);
-        return { seed: seeds[i], step: 3, finite: 3, losses, snapshots: [first, copy(trainer)] };
+        snapshots.push({ vector: trainer.vector.map((x) => x + 1) }, copy(trainer));
+        return { seed: seeds[i], step: 3, finite: 3, losses, snapshots };
     });
-    const session = { setup, seeds: told, snapshots: [0, 3] };
+    const session = { setup, seeds: told, snapshots: [0, 1, 3] };
     const bytes = code.buildRunFile(session).map(({ buffer, byteOffset, byteLength }) =>
         Buffer.from(buffer, byteOffset, byteLength));
     const losses = told.map((each) => each.losses.map(([, loss]) => loss));
@@ -377,7 +410,7 @@ FILE = """
 @pytest.fixture(scope="module")
 def downloaded(tmp_path_factory):
     """What a visitor downloads, and the numbers that it should have."""
-    spec = TRAININGS["walk"].model_copy(update={"steps": 3, "snapshots": 2})
+    spec = TRAININGS["walk"].model_copy(update={"steps": 3, "snapshots": 3})
     given = {"setup": setup_of(spec), "seeds": [4, 5]}
     names = ["buildRunFile", "createTrainer"]
     found = run_page_code("run_file.js trainer.js", names, FILE, given)
@@ -395,10 +428,13 @@ def test_what_is_downloaded_is_a_run_that_import_takes(downloaded, tmp_path):
     np.testing.assert_allclose(run.losses, found["losses"], rtol=1e-6)
     assert run.finished.all()
     names = spec.model.parameter_shapes(spec.task.d_vocab, spec.task.n_ctx)
-    flat = [
-        np.concatenate([run.snapshots[name][row, -1].ravel() for name in names]) for row in range(2)
-    ]
-    np.testing.assert_allclose(flat, found["ends"], rtol=1e-6)
+    assert run.spec.snapshot_steps() == (0, 1, 3)
+    for at, added in ((-1, 0), (1, 1)):
+        flat = [
+            np.concatenate([run.snapshots[name][row, at].ravel() for name in names])
+            for row in range(2)
+        ]
+        np.testing.assert_allclose(flat, np.array(found["ends"]) + added, atol=1e-6)
     store = Store(tmp_path)
     row = keep(store, run)
     stored = store.load(row)

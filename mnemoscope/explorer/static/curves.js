@@ -72,7 +72,10 @@ function drawMark([name, value], index, y, { low, log }) {
   const isBelow = log && value < low;
   const text = `${name} ${sayNumber(value)}${isBelow ? ", below this axis" : ""}`;
   const isHigh = at < TOP + NAME_HEIGHT; // the title stands above
-  const label = { x: LEFT + 4, y: isHigh ? at + NAME_HEIGHT : at - 4 };
+  // curves fall from the left: the first level, which they start above, is named at the right
+  const place = index === 0
+    ? { x: WIDTH - RIGHT - 4, "text-anchor": "end" } : { x: LEFT + 4 };
+  const label = { ...place, y: isHigh ? at + NAME_HEIGHT : at - 4 };
   return [
     s("path", { d: `M${LEFT},${at} H${WIDTH - RIGHT}`, class: `mark m${index}` }),
     s("text", { ...label, class: `value mark-name m${index}` }, text),

@@ -8,7 +8,7 @@ const SECOND = 1000;
 const LOG_RANGE = 30; // a loss that falls by less has no power of ten to stand on
 const STYLES = 8; // of curves, in train.css
 
-const STATUS = {
+export const STATUS = {
   running: "Training",
   paused: "Paused",
   stopped: "Stopped",
@@ -38,7 +38,7 @@ function sayProgress(session) {
 const lossesOf = ({ losses }) => losses.map(([, loss]) => loss);
 
 function drawLosses({ seeds, setup }) {
-  const drawn = seeds.filter(({ losses }) => losses.length);
+  const drawn = seeds.filter((each) => lossesOf(each).some(Number.isFinite));
   const all = drawn.flatMap(lossesOf).filter(Number.isFinite);
   const high = Math.max(setup.chance, ...all);
   const low = Math.min(...all.filter((loss) => loss > 0), high / 10);
@@ -52,8 +52,10 @@ function drawLosses({ seeds, setup }) {
     marks: listMarks(setup),
     hasLegend: false,
   };
-  const lines = drawn.map((each) =>
-    [`seed ${each.seed}`, each.losses.map(([step]) => step), lossesOf(each)]);
+  const lines = drawn.map(({ seed, losses }) => {
+    const known = losses.filter(([, loss]) => Number.isFinite(loss));
+    return [`seed ${seed}`, known.map(([step]) => step), known.map(([, loss]) => loss)];
+  });
   return drawCurves("training loss, nats", lines, axis);
 }
 
@@ -107,7 +109,7 @@ function drawTable({ seeds }, skills) {
 export function drawProgress(session) {
   const first = session.seeds.find(({ snapshots }) => snapshots.length);
   const skills = Object.keys(first?.snapshots[0].skills ?? {});
-  const hasLosses = session.seeds.some(({ losses }) => losses.length);
+  const hasLosses = session.seeds.some((each) => lossesOf(each).some(Number.isFinite));
   const { name, spec } = session.setup;
   return h("div", { class: "session", "data-status": session.status },
     h("p", { class: "trained-what" }, `${name}, rate ${spec.optimizer.lr}`),

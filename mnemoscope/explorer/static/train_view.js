@@ -5,7 +5,7 @@ import { button, byId, h, put, saveFile } from "dom.js";
 import { showTyped } from "prompt.js";
 import { buildRunFile } from "run_file.js";
 import { changeView } from "state.js";
-import { drawProgress } from "train_progress.js";
+import { STATUS, drawProgress } from "train_progress.js";
 import { countWorkers, isOn, pause, resume, startSession, stop } from "train_session.js";
 import {
   LIMITS, buildSetup, choicesOf, defaultsOf, estimateTime, findTrainable, isAllowed, listTrainable,
@@ -83,8 +83,12 @@ function drawWhat(state, trainable) {
 function begin(state, trainable) {
   const choices = choicesOf(state.view, trainable);
   const seeds = Array.from({ length: choices.seeds }, (_, i) => choices.first + i);
-  state.session = startSession(buildSetup(trainable, choices), seeds, () => drawLater(state));
-  state.session.base = state.view.run.base ?? state.view.run;
+  try {
+    state.session = startSession(buildSetup(trainable, choices), seeds, () => drawLater(state));
+    state.session.base = state.view.run.base ?? state.view.run;
+  } catch (error) {
+    state.trainError = `This browser trains nothing here: ${error.message}.`;
+  }
   renderTrainHere(state);
 }
 
@@ -169,7 +173,8 @@ function drawControls(state, trainable) {
     h("div", { class: "bar-of" },
       drawWhat(state, trainable), numbers, drawButtons(state, trainable)),
     state.trainError ? h("p", { class: "warning", role: "status" }, state.trainError) : null,
-    state.session ? null : h("p", { class: "note", id: "train-cost" }, cost),
+    state.session && isOn(state.session) ? null
+      : h("p", { class: "note", id: "train-cost" }, cost),
   ];
 }
 
@@ -182,6 +187,12 @@ function putIfChanged(id, shown, draw) {
   put(byId(id), draw());
 }
 
+/** What a screen reader is told: that a training began, was held or ended, and not every step. */
+function sayStatus(session) {
+  const said = session ? STATUS[session.status] : "";
+  if (byId("train-said").textContent !== said) byId("train-said").textContent = said;
+}
+
 export function renderTrainHere(state) {
   const { run, train } = state.view;
   const { session } = state;
@@ -190,6 +201,9 @@ export function renderTrainHere(state) {
   putIfChanged("train-controls", shown, () => (trainable
     ? drawControls(state, trainable)
     : h("p", { class: "note" }, `The page cannot train this one: ${run.training.why_not}.`)));
-  put(byId("train-live"), session ? drawProgress(session) : null);
+  const steps = session?.seeds.map(({ step }) => step);
+  putIfChanged("train-live", [session?.status, steps], () =>
+    (session ? drawProgress(session) : null));
+  sayStatus(session);
   putIfChanged("train-result", [session?.status, session?.run?.id], () => drawResult(state));
 }
