@@ -145,10 +145,8 @@ def test_a_model_is_trained_opened_and_taken_home(tab, run, tmp_path):
     with watched_tab(tab.context.browser, (tmp_path / "taken.html").as_uri()) as other:
         assert other.is_enabled("#time")
         assert other.locator("#curves svg").count() == 2
-        told = (
-            "The page cannot train this one: a model that was imported, with no training to repeat."
-        )
-        assert other.text_content("#train-controls") == told
+        told = "a model that was imported, with no training to repeat"
+        assert told in other.text_content("#train-controls")
     ours, theirs = (each.snapshots["unembed.W_U"][:, -1] for each in (taken, run))
     np.testing.assert_allclose(ours, theirs, atol=1e-3)
 
@@ -194,11 +192,14 @@ def test_a_training_is_held_gone_on_with_and_stopped(tab):
         ),
     ],
 )
-def test_a_worker_that_fails_says_so(tab, worker, told):
-    tab.evaluate(f"const Kept = Worker; window.Worker = function () {{ {worker} }}")
+def test_a_worker_that_fails_says_so(browser, address, worker, told):
+    tab = browser.new_page()  # not watched: the console tells of it too
+    tab.goto(address)
+    tab.evaluate(f"const Kept = Worker; window.Worker = function () {{ {worker} }}; 0")
     tab.click("[data-key=train-start]")
     tab.wait_for_function(f"document.getElementById('train').textContent.includes({told!r})")
     assert tab.locator("[data-key=train-open]").count() == 0
+    tab.close()
 
 
 def test_a_recipe_is_trained_beside_the_model_that_is_open(tab):

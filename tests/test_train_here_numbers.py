@@ -357,7 +357,8 @@ def test_recipes_are_runs_without_weights():
 def test_a_seed_that_diverged_is_counted_and_not_opened():
     """And of a training that was stopped there is what all seeds came to."""
     script = """
-        const snapshot = (step) => ({ step, vector: new Float32Array(84), skills: { accuracy: 1 } });
+        const vector = new Float32Array(84);
+        const snapshot = (step) => ({ step, vector, skills: { accuracy: 1 } });
         const seed = (number, finite, count) => ({
             seed: number,
             step: 9,
