@@ -20,10 +20,11 @@ from explorer_page import (
 
 from mnemoscope.exchange.run_files import read_run_file
 from mnemoscope.explorer import build_page, describe_run, pack_run
+from mnemoscope.explorer.train_here import pack_training
 from mnemoscope.models import ModelConfig
 from mnemoscope.studies.library.walk.conditions import ABC
 from mnemoscope.studies.library.walk.conditions import build_conditions as walk_conditions
-from mnemoscope.tasks import Cycle, Permutation
+from mnemoscope.tasks import Permutation
 from mnemoscope.training.loop import fit
 
 pytestmark = needs_browser
@@ -40,11 +41,10 @@ def run():
 @pytest.fixture(scope="module")
 def packed(run):
     tiny = ModelConfig(d_model=4, n_heads=1, d_mlp=4)
-    return [
-        pack_run(describe_run(run, "abc")),
-        pack_run(planted_piece("pairs", Permutation(), tiny, 1)),
-        pack_run(planted_piece("bent", Cycle(), tiny.model_copy(update={"act": "gelu"}), 1)),
-    ]
+    bent = SPEC.model_copy(update={"model": tiny.model_copy(update={"act": "gelu"})})
+    abc = pack_run(describe_run(run, "abc"))
+    pairs = pack_run(planted_piece("pairs", Permutation(), tiny, 1))
+    return [abc, pairs, {**abc, "id": "bent", "name": "bent", **pack_training(bent, ())}]
 
 
 @pytest.fixture(scope="module")
