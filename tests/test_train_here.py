@@ -44,7 +44,7 @@ def packed(run):
     bent = SPEC.model_copy(update={"model": tiny.model_copy(update={"act": "gelu"})})
     abc = pack_run(describe_run(run, "abc"))
     pairs = pack_run(planted_piece("pairs", Permutation(), tiny, 1))
-    return [abc, pairs, {**abc, "id": "bent", "name": "bent", **pack_training(bent, ())}]
+    return [abc, pairs, {**abc, "id": "bent", "name": "bent", **pack_training(bent)}]
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +88,9 @@ def test_the_page_repeats_the_first_steps_of_the_stored_training(tab, browser, p
     badge = tab.locator(".badge")
     assert "in the first steps of 1 trainings" in badge.text_content()
     assert float(badge.get_attribute("data-worst-loss")) < 1e-5
-    one = {**packed[0], "training": dict(packed[0]["training"])}
-    (step, loss), *rest = one["training"]["first_losses"]
-    one["training"]["first_losses"] = [(step, loss + 2e-3), *rest]
+    assert packed[0]["loss_steps"][:2] == [1, 2]
+    (first, second, *rest), *others = packed[0]["losses"]
+    one = {**packed[0], "losses": [[first, second + 2e-3, *rest], *others]}
     (tmp_path / "bad.html").write_text(build_page([one]))
     other = browser.new_page()
     other.goto((tmp_path / "bad.html").as_uri())

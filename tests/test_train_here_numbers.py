@@ -328,24 +328,24 @@ def test_what_the_page_cannot_train_is_one_line(changed, told):
     assert why_not_here(Spec(task=Permutation(), model=ModelConfig(norm="pre"))) is None
 
 
-def test_the_first_losses_are_those_that_are_stored(trained):
-    run, *_ = trained
-    task = run.spec.task
-    world = run.world(SEED)
-    packed = pack_training(run.spec, world, run, SEED)
-    assert packed["chance"] == pytest.approx(np.log(task.d_vocab))
-    mappings = 0 if isinstance(task, Cycle) else np.log(24 - 5) / 4
-    assert packed["floor"] == pytest.approx(mappings)
-    told = packed["training"]["first_losses"]
-    assert told == [(1, pytest.approx(run.losses[0, 0])), (2, pytest.approx(run.losses[0, 1]))]
-    unknown = run.__class__(**{**run.__dict__, "origins": (None,)})
-    assert pack_training(run.spec, world, unknown, SEED)["training"]["first_losses"] == []
+def test_losses_are_compared_with_chance_and_the_floor():
+    spec = Spec(task=Permutation(n_symbols=4))
+    found = pack_training(spec, SEED)
+    # 24 mappings, of which 5 are held out; five tokens
+    assert found == {
+        "chance": pytest.approx(np.log(5)),
+        "floor": pytest.approx(np.log(24 - 5) / 4),
+        "training": {"why_not": None},
+    }
+    assert pack_training(Spec(task=Cycle()))["floor"] == 0
+    text = Bigrams(corpus=uniform_text(5), n_triggers=1, length=8)
+    assert pack_training(Spec(task=text))["floor"] is None
 
 
 def test_recipes_are_runs_without_weights():
     (recipe,) = pack_recipes(Permutation())
     assert recipe["name"] == "four symbols"
-    assert recipe["training"] == {"why_not": None, "first_losses": [], "seed": 0}
+    assert recipe["training"] == {"why_not": None}
     assert [len(preset["tokens"]) for preset in recipe["presets"]] == [7, 7]
     assert pack_recipes(Cycle()) == []
     with pytest.raises(UserError, match=r"unknown key of Spec 'step' .did you mean 'steps'"):

@@ -94,7 +94,7 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
         "weights": _encode_weights(carried_weights, final_weights),
         "golden": _golden_answers(explorer_run, opened, prompts),
         "recipes": pack_recipes(task),
-        **pack_training(run.spec, world, run, explorer_run.carried[0]),
+        **pack_training(run.spec, explorer_run.carried[0]),
     }
 
 

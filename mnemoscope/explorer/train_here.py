@@ -1,8 +1,8 @@
 """What the page needs to train a run's model again, and to show that it does so as JAX does.
 
 A seed means in the page what it means here: its JavaScript draws the same world, start and batches
-from it. So all that goes along is the Spec, and what the stored training of one seed lost over its
-first steps, which the page repeats.
+from it. So all that goes along is the Spec. The page repeats the first steps of a stored training
+and shows how far its losses are from those that are stored.
 
 Beside its own Spec a run brings *recipes*, other small trainings, from the file `train_here.toml`
 of a study that has some for the run's task:
@@ -12,7 +12,11 @@ of a study that has some for the run's task:
 """
 
 import math
+from operator import itemgetter
 from typing import Any
+
+import jax
+import jax.numpy as jnp
 
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.strict import Strict
@@ -24,17 +28,13 @@ from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.tasks import Cycle, Permutation, Task
 from mnemoscope.training.loss import CrossEntropy
 from mnemoscope.training.optimizers import Adam
-from mnemoscope.training.run import Run
 from mnemoscope.training.schedules import NAMED, find_schedule
 from mnemoscope.training.spec import Spec
-from mnemoscope.training.worlds import seed_keys
+from mnemoscope.training.worlds import draw_worlds, seed_keys
 
 FILE = "train_here.toml"
 MAX_SYMBOLS = 6  # of a permutation: the page lists its orders
 SEED = 0  # whose world the presets of a recipe are from
-REPEATED = 64  # steps of a stored training that the page repeats at most
-STRETCHES = 2  # of them, as the stored training stopped: the second comes after a step
-DIGITS = 8  # of their losses
 
 # what static/network.js computes and differentiates
 SUPPORT = Support(
@@ -120,38 +120,28 @@ def _why_not_training(spec: Spec) -> str | None:
     return None
 
 
-def pack_training(
-    spec: Spec, world: Any, run: Run | None = None, seed: int = SEED
-) -> dict[str, Any]:
+@fixed_numerics()
+def pack_training(spec: Spec, seed: int = SEED) -> dict[str, Any]:
     """What the page's loss axes and its own training need of a Spec.
 
     Args:
         spec: what is trained.
-        world: of a seed, for the least loss that anybody can have in it.
-        run: a training of this Spec that is stored; None where there is none.
-        seed: whose first steps are repeated.
+        seed: in whose world the least loss is looked up that anybody can have.
     """
     return {
         # every answer alike, and the best that anybody can do who knows the world
         "chance": math.log(spec.task.d_vocab_out),
-        "floor": spec.task.loss_floor(world),
-        "training": {
-            "why_not": why_not_here(spec),
-            "first_losses": _list_first_losses(run, seed) if run else [],
-            "seed": seed,
-        },
+        "floor": _find_floor(spec.task, seed),
+        "training": {"why_not": why_not_here(spec)},
     }
 
 
-def _list_first_losses(run: Run, seed: int) -> list[tuple[int, float]]:
-    """Stops of a stored training and the mean loss over the stretch before each; none of what
-    nobody knows how it was trained."""
-    is_known = bool(run.origins) and None not in run.origins
-    if why_not_here(run.spec) or not is_known:
-        return []
-    stops = [int(step) for step in run.loss_steps[:STRETCHES] if step <= REPEATED]
-    losses = run.losses[run.seeds.index(seed)]
-    return [(step, round(float(loss), DIGITS)) for step, loss in zip(stops, losses, strict=False)]
+def _find_floor(task: Task, seed: int) -> float | None:
+    """The least loss in a seed's world; None where it is not known, and then no world is drawn."""
+    if type(task).loss_floor is Task.loss_floor:
+        return None
+    worlds = draw_worlds(task, jnp.array([seed]))
+    return task.loss_floor(jax.tree.map(itemgetter(0), worlds))
 
 
 def pack_recipes(task: Task) -> list[dict[str, Any]]:
@@ -190,5 +180,5 @@ def _pack_recipe(recipe: Recipe) -> dict[str, Any]:
         "presets": [*list_prompts(task), *adapter.make_presets(task, world)],
         "tour": None,
         "parameters": [[name, list(shape)] for name, shape in shapes.items()],
-        **pack_training(spec, world),
+        **pack_training(spec),
     }

@@ -8,6 +8,8 @@ import { createTrainer } from "trainer.js";
 
 const TOLERANCE = 1e-4; // of a probability
 const LOSS_TOLERANCE = 1e-3; // in nats: a stored training may have multiplied in TF32
+const STRETCHES = 2; // of a stored training that are repeated: the second comes after a step
+const REPEATED = 64; // steps that they may have
 
 /** The largest difference of a probability from one of Python's answers. */
 function differenceFrom(run, golden) {
@@ -21,16 +23,16 @@ function differenceFrom(run, golden) {
 }
 
 /** How far the losses of a training's first steps are from those of the one that is stored. */
-function differencesOfTraining(run) {
-  const { first_losses: stored, seed } = run.training;
-  if (!stored.length) return [];
-  const trainer = createTrainer(run, seed);
+function differencesOfTraining({ training, ...run }) {
+  if (training.why_not) return [];
+  const stops = run.loss_steps.slice(0, STRETCHES).filter((stop) => stop <= REPEATED);
+  const trainer = createTrainer(run, run.opened[0]);
   let step = 0;
-  return stored.map(([stop, loss]) => {
+  return stops.map((stop, i) => {
     const begun = step;
     let total = 0;
     for (; step < stop; step++) total += trainer.advance();
-    return Math.abs(total / (stop - begun) - loss);
+    return Math.abs(total / (stop - begun) - run.losses[0][i]);
   });
 }
 
