@@ -20,9 +20,14 @@ const FIELDS = [
   "draw_label", "presets", "tour", "parameters", "chance", "floor", "training", "recipes",
 ];
 
+/** A run that the file carries: of what was trained here, the one that was open then. */
+export function baseOf(run) {
+  return run.base ?? run;
+}
+
 /** What can be trained where a run is open: itself, and its recipes. */
 export function listTrainable(run) {
-  const base = run.base ?? run; // of what was trained here, what it began from
+  const base = baseOf(run);
   return [base, ...base.recipes].filter(({ training }) => !training.why_not);
 }
 

@@ -8,7 +8,8 @@ import { changeView } from "state.js";
 import { STATUS, drawProgress } from "train_progress.js";
 import { countWorkers, isOn, pause, resume, startSession, stop } from "train_session.js";
 import {
-  LIMITS, buildSetup, choicesOf, defaultsOf, estimateTime, findTrainable, isAllowed, listTrainable,
+  LIMITS, baseOf, buildSetup, choicesOf, defaultsOf, estimateTime, findTrainable, isAllowed,
+  listTrainable,
 } from "train_setup.js";
 import { buildTrainedRun, canBeOpened } from "trained_run.js";
 
@@ -65,7 +66,7 @@ function drawNumber(state, trainable, name, value) {
 
 function drawWhat(state, trainable) {
   const all = listTrainable(state.view.run);
-  if (all.length < 2) return null;
+  if (all.length < 2 && trainable === baseOf(state.view.run)) return null;
   const options = all.map(({ id, name }) =>
     h("option", { value: id, selected: id === trainable.id }, name));
   const onchange = ({ target }) => {
@@ -85,7 +86,7 @@ function begin(state, trainable) {
   const seeds = Array.from({ length: choices.seeds }, (_, i) => choices.first + i);
   try {
     state.session = startSession(buildSetup(trainable, choices), seeds, () => drawLater(state));
-    state.session.base = state.view.run.base ?? state.view.run;
+    state.session.base = baseOf(state.view.run);
   } catch (error) {
     state.trainError = `This browser trains nothing here: ${error.message}.`;
   }
@@ -168,7 +169,7 @@ function drawControls(state, trainable) {
   return [
     h("p", {}, "Begin again from random numbers, and watch. A seed is the same here as in Python: "
       + "the same start, the same batches."),
-    trainable === listTrainable(state.view.run)[0] ? null
+    trainable === baseOf(state.view.run) ? null
       : h("p", {}, `${trainable.about} ${trainable.words}`),
     h("div", { class: "bar-of" },
       drawWhat(state, trainable), numbers, drawButtons(state, trainable)),
