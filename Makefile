@@ -43,7 +43,7 @@ test: lint
 
 # what Hypothesis draws is new each time, and ten times as much
 test-long: lint
-	$(BIN)/python -m pytest $(PARALLEL) --verbose --hypothesis-profile wide --optimize -m 'long or (hypothesis and not interop and not gpu)'
+	$(BIN)/python -m pytest $(PARALLEL) --verbose --hypothesis-profile wide --optimize -m 'long or ((bits or hypothesis) and not interop and not gpu)'
 
 test-interop: $(INTEROP)/.installed
 	$(INTEROP)/bin/python -m pytest --verbose -m interop

@@ -58,6 +58,7 @@ _MODULE_OF = {
     "explore": "mnemoscope.explorer.inline",
     "fit": "mnemoscope.execution.fit",
     "force_pattern": "mnemoscope.models",
+    "geomspace": "mnemoscope.sweeps.swept_axes",
     "knock_out_head": "mnemoscope.models",
     "knock_out_mlp": "mnemoscope.models",
     "load_model": "mnemoscope.exchange.model_files",
@@ -69,6 +70,7 @@ _MODULE_OF = {
     "read_corpus": "mnemoscope.tasks",
     "replace_site": "mnemoscope.models",
     "run_study": "mnemoscope.report.watched",
+    "sweep": "mnemoscope.sweeps.from_python",
     "testing": "mnemoscope",
 }
 # what 0.1 called some of them

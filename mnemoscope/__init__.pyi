@@ -33,6 +33,8 @@ from mnemoscope.studies.measurement import InconclusiveError as InconclusiveErro
 from mnemoscope.studies.measurement import Measurement as Measurement
 from mnemoscope.studies.study import Condition as Condition
 from mnemoscope.studies.study import Study as Study
+from mnemoscope.sweeps.from_python import sweep as sweep
+from mnemoscope.sweeps.swept_axes import geomspace as geomspace
 from mnemoscope.tasks import Bigrams as Bigrams
 from mnemoscope.tasks import Cycle as Cycle
 from mnemoscope.tasks import Example as Example

@@ -11,8 +11,11 @@ import atexit
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
+
+from compiler import compile_as_users_do, compile_less
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
     made = tempfile.mkdtemp(prefix="mnemoscope-tests-")
@@ -34,6 +37,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
         "PYTHONWARNINGS",
     ):
         os.environ.pop(name, None)
+    if "--optimize" not in sys.argv:
+        compile_less()
 ROOM = Path(os.environ["HOME"])
 
 from importlib.util import find_spec  # noqa: E402
@@ -49,7 +54,6 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 
 from mnemoscope.execution import machine  # noqa: E402
-from mnemoscope.training import compilation  # noqa: E402
 
 # tracing makes millions of short-lived objects, and what was imported stays:
 # looked through less often, tests take 4% less
@@ -89,28 +93,26 @@ if find_spec("hypothesis"):
 # with one of them at the end
 LONGEST = (
     "cluster",
-    "golden",
-    "train",
-    "hops",
-    "explorer",
-    "studies",
-    "rewrites",
-    "explorer_numbers",
-    "explorer_beside",
-    "explorer_tour",
-    "explorer_tasks",
-    "capacity",
-    "identity",
-    "resume",
-    "cli",
-    "profile",
-    "memories",
-    "identity_store",
     "site",
+    "explorer",
+    "explorer_numbers",
+    "golden",
+    "memories",
+    "train",
+    "studies",
+    "hops",
+    "cli",
+    "capacity",
     "model",
+    "rewrites",
+    "resume",
+    "bits",
+    "identity",
+    "profile",
     "loss",
     "fuzz",
     "gradients",
+    "optimizers",
     "hops_study",
     "tasks",
     "facts",
@@ -120,22 +122,30 @@ LONGEST = (
     "probes",
     "noise",
     "birth",
-    "old_store",
+    "identity_store",
+    "explorer_beside",
+    "own_models",
     "induction",
-    "identity_judges",
+    "old_store",
 )
 
 
+# before pytest chooses by `-m`
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """The longest files first; within a file everything stays in its order."""
+    for item in items:
+        if item.path.stem.removeprefix("test_") in PROMISE_BITS:
+            item.add_marker("bits")
     place = {f"test_{name}.py": at for at, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.name, len(place)))
 
 
-# Most of the tests' time goes into compiling programs that run for milliseconds. JAX can leave most
-# of that out: the same computation, in slower machine code. These files promise the same bits, or
-# golden numbers, and compile what users have.
-AS_USERS_HAVE_IT = (
+# this file compiles what users have; the others leave most of that out (tests/compiler.py)
+AS_USERS_HAVE_IT = ("bits",)
+
+# These promise the same bits, or golden numbers: `make test-long` runs them as users have it too.
+PROMISE_BITS = (
     "cluster",
     "golden",
     "identity",
@@ -158,20 +168,22 @@ def pytest_addoption(parser):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _less_work_for_the_compiler(request):
-    optimize = (
-        request.config.getoption("--optimize")
-        or request.path.stem.removeprefix("test_") in AS_USERS_HAVE_IT
-    )
-    if jax.config.read("jax_disable_most_optimizations") == optimize:
-        jax.clear_caches()
-        compilation._programs.clear()
-    jax.config.update("jax_disable_most_optimizations", not optimize)
+def _compiled_as_users_have_it(request):
+    all_do = request.config.getoption("--optimize")
+    if all_do or request.path.stem.removeprefix("test_") not in AS_USERS_HAVE_IT:
+        yield
+    else:
+        with compile_as_users_do():
+            yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _in_a_folder_of_its_own():
     os.chdir(ROOM)
+    # where nothing may be written beside the sources, every process that a test starts would
+    # compile them anew, for a second or two
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        os.environ["PYTHONPYCACHEPREFIX"] = f"{ROOM}/bytecode"
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def launch_browser():
 
 
 @contextmanager
-def watched_tab(browser, address):
+def watched_tab(browser, address, ready=".badge"):
     """The page, watched: an error in the console or a request to anywhere fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(PATIENCE)
@@ -58,7 +58,7 @@ def watched_tab(browser, address):
         ),
     )
     tab.goto(address)
-    tab.wait_for_selector(".badge")
+    tab.wait_for_selector(ready)
     yield tab
     assert trouble == []
     context.close()

@@ -123,12 +123,12 @@ def test_runs_lists_filters_and_deletes(tmp_path):
             range(2),
         )
     assert "2 runs" in mnemoscope("runs", store=tmp_path).stdout
-    assert "1 runs" in mnemoscope("runs", "d_model=6", store=tmp_path).stdout
+    assert "1 run," in mnemoscope("runs", "d_model=6", store=tmp_path).stdout
     assert "unknown key of a Spec 'd_modl'" in one_line(
         mnemoscope("runs", "d_modl=6", store=tmp_path)
     )
     assert "nothing to delete" in one_line(mnemoscope("runs", "zzz", "--delete", store=tmp_path))
-    assert "deleted 1 runs" in mnemoscope("runs", "d_model=6", "--delete", store=tmp_path).stdout
+    assert "deleted 1 run," in mnemoscope("runs", "d_model=6", "--delete", store=tmp_path).stdout
     assert len(Store(tmp_path).rows()) == 1
     assert len(list(tmp_path.rglob("*.safetensors"))) == 1
 
@@ -212,7 +212,7 @@ def test_ctrl_c_ends_with_130_and_keeps_what_was_finished(tmp_path):
         "from mnemoscope.cli.main import main; "
         "main()"
     )
-    command = [sys.executable, "-c", start, "run", "remember", "--claims", "R18", "--seeds", "2"]
+    command = [sys.executable, "-c", start, "run", "walk", "--claims", "W2", "--seeds", "2"]
     env = ENV | {"MNEMOSCOPE_STORE": str(tmp_path)}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env

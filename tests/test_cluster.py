@@ -15,6 +15,7 @@ pytest.importorskip(
 
 from crash import ledgers, start
 from dask_processes import Dask
+from outside import write_study
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import trained_by
@@ -43,10 +44,10 @@ SHORT = Spec(
     batch=4,
     snapshots=2,
 )
-LONG = SHORT.model_copy(update={"steps": 16_000, "batch": 32})  # a seed takes about half a second
-HASTY = "import mnemoscope.execution.cluster as cluster; cluster.POLL_SECONDS = 0.1"
+LONG = SHORT.model_copy(update={"steps": 8000, "batch": 32})  # a seed takes half a second
+HASTY = "import mnemoscope.execution.cluster_worker as worker; worker.SIGN_SECONDS = 0.1"
 BREAK = """
-import os, mnemoscope.execution.cluster as cluster
+import os, mnemoscope.execution.cluster_worker as worker
 from mnemoscope.training.loop import fit
 def broken(spec, seeds, **more):
     if 5 in seeds:
@@ -54,7 +55,7 @@ def broken(spec, seeds, **more):
             diary.write(f"{{seeds}}\\n")
         {how}
     return fit(spec, seeds, **more)
-cluster.fit = broken
+worker.fit = broken
 """
 
 
@@ -65,11 +66,25 @@ def scheduler(tmp_path_factory):
     dask.end(dask.processes)
 
 
+def _end_workers(dask):
+    dask.end(dask.processes[1:])
+    del dask.processes[1:]
+
+
 @pytest.fixture
 def dask(scheduler):
+    """Without workers but for those that the test starts."""
+    _end_workers(scheduler)
     yield scheduler
-    scheduler.end(scheduler.processes[1:])
-    del scheduler.processes[1:]
+    _end_workers(scheduler)
+
+
+@pytest.fixture
+def dask_with_two(scheduler):
+    """With two plain workers, which the next test may have too: a start takes seconds."""
+    while len(scheduler.processes) < 3:
+        scheduler.worker()
+    return scheduler
 
 
 @pytest.fixture
@@ -112,23 +127,90 @@ def once(store, saved, spec, seeds):
             )
 
 
-def test_the_ledger_equals_the_one_made_without_a_cluster(dask, tmp_path):
-    command = ("run", "walk", "--seeds", "8", "--claims", "W2,W3")
-    dask.worker()
-    dask.worker()
+@pytest.mark.parametrize(
+    ("study", "claims", "conditions"),
+    [("echo", "E1", 1), pytest.param("walk", "W2,W3", 4, marks=pytest.mark.long)],
+)
+def test_the_ledger_equals_the_one_made_without_a_cluster(
+    dask_with_two, tmp_path, study, claims, conditions
+):
+    """Of a study of somebody's own, and of one of ours."""
+    name = str(write_study(tmp_path / "echo")) if study == "echo" else study
+    command = ("run", name, "--seeds", "8", "--claims", claims)
     both = [
         start(command, tmp_path / "here"),
-        start((*command, "--cluster", dask.address), tmp_path / "cluster"),
+        start((*command, "--cluster", dask_with_two.address), tmp_path / "cluster"),
     ]
     for process in both:
         error = process.communicate(timeout=600)[1].decode()
         assert process.returncode == 0, error
         assert error == ""
     assert ledgers(tmp_path / "cluster") == ledgers(tmp_path / "here")
-    assert len(ledgers(tmp_path / "here")["ledger/quick/walk.json"]["claims"]) == 2
-    # it was the workers that trained: the client stores one block for each condition of W2
-    assert len(Store(tmp_path / "here").rows()) == 4
-    assert len(Store(tmp_path / "cluster").rows()) > 4
+    found = ledgers(tmp_path / "here")[f"ledger/quick/{study}.json"]["claims"]
+    assert [each["id"] for each in found] == claims.split(",")
+    # it was the workers that trained: the client stores one block for each condition
+    assert len(Store(tmp_path / "here").rows()) == conditions
+    assert len(Store(tmp_path / "cluster").rows()) > conditions
+
+
+def test_token_ids_are_read_by_workers_from_their_file(dask_with_two, store, saved, tmp_path):
+    dask = dask_with_two
+    ids = np.arange(50) % 4
+    in_memory = SHORT.model_copy(update={"task": TokenArray(ids, length=4)})
+    with pytest.raises(UserError, match=r"is no file that another process could read; save it"):
+        Cluster(dask.address).train(store, {"ids": (in_memory, range(2))})
+    np.save(tmp_path / "ids.npy", ids)
+    spec = SHORT.model_copy(update={"task": TokenArray(tmp_path / "ids.npy", length=4)})
+    Cluster(dask.address).train(store, {"ids": (spec, range(2))})
+    once(store, saved, spec, range(2))
+    (tmp_path / "ids.npy").unlink()
+    with pytest.raises(UserError, match=r"failed 3 times.*cannot read the token ids .*no such"):
+        Cluster(dask.address, say=str).train(store, {"ids": (spec, range(3))})
+
+
+TASK_FROM_OUTSIDE = """
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+import mnemoscope as ms
+from .turning import BY
+
+
+class Turned(ms.Cycle):
+    kind: Literal["turned-on-a-cluster"] = "turned-on-a-cluster"
+
+    def sample(self, world, *, key):
+        example = super().sample(world, key=key)
+        return example._replace(targets=jnp.roll(example.targets, BY))
+"""
+
+
+def test_a_task_of_somebodys_own_is_trained_by_workers_that_know_it(dask_with_two, store, tmp_path):
+    dask = dask_with_two
+    (tmp_path / "turned.py").write_text(TASK_FROM_OUTSIDE)
+    (tmp_path / "turning.py").write_text("BY = 1\n")
+    module = load_path(str(tmp_path / "turned.py")).module
+    spec = SHORT.model_copy(update={"task": module.Turned()})
+    (sent,) = [each for each in pack_plugins() if each.asked.startswith(str(tmp_path))]
+    wanted = {"turned": (spec, range(2))}
+    with pytest.raises(UserError, match="can be used: Spec: unknown kind of task 'turned-on"):
+        Cluster(dask.address, say=lambda _: None).train(store, wanted)
+    # what another machine may have under the same names
+    texts = tuple(text.replace("BY = 1", "BY = 2") for text in sent.texts)
+    other = sent._replace(texts=texts, sha256=_hash(texts))
+    with pytest.raises(UserError, match=r"'turned-on-a-cluster' was of code \w{16} and is of \w"):
+        Cluster(dask.address, say=lambda _: None, sent=(other,)).train(store, wanted)
+    damaged = sent._replace(texts=texts)
+    with pytest.raises(UserError, match="the texts that came are not those that were sent"):
+        Cluster(dask.address, say=lambda _: None, sent=(damaged,)).train(store, wanted)
+    assert store.rows() == []
+    Cluster(dask.address, say=lambda _: None, sent=(sent,)).train(store, wanted)
+    here = fit(spec, range(2))
+    stored = [store.load(row) for row in store.rows()]
+    losses = np.concatenate([run.losses for run in stored])
+    np.testing.assert_array_equal(losses, here.losses)
 
 
 def test_a_worker_is_killed_and_a_late_one_finishes(dask, store, saved, hasty):
@@ -217,26 +299,11 @@ def test_a_block_that_always_fails_is_tried_three_times_and_reported(
     once(store, saved, other, range(3))
 
 
-def test_token_ids_are_read_by_workers_from_their_file(dask, store, saved, tmp_path):
-    ids = np.arange(50) % 4
-    in_memory = SHORT.model_copy(update={"task": TokenArray(ids, length=4)})
-    with pytest.raises(UserError, match=r"is no file that another process could read; save it"):
-        Cluster(dask.address).train(store, {"ids": (in_memory, range(2))})
-    np.save(tmp_path / "ids.npy", ids)
-    spec = SHORT.model_copy(update={"task": TokenArray(tmp_path / "ids.npy", length=4)})
-    dask.worker()
-    Cluster(dask.address).train(store, {"ids": (spec, range(2))})
-    once(store, saved, spec, range(2))
-    (tmp_path / "ids.npy").unlink()
-    with pytest.raises(UserError, match=r"failed 3 times.*cannot read the token ids .*no such"):
-        Cluster(dask.address, say=str).train(store, {"ids": (spec, range(3))})
-
-
 def test_a_worker_with_other_versions_is_given_no_work(dask, store):
     said = []
     dask.worker(
-        "import mnemoscope.execution.cluster as cluster; "
-        "cluster._must_agree = lambda: {'jax': '0.0.1'}"
+        "import mnemoscope.execution.cluster_worker as worker; "
+        "worker.must_agree = lambda: {'jax': '0.0.1'}"
     )
     with pytest.raises(
         UserError, match=r"no worker of .* can be used: .*it has jax 0.0.1, we have \d"
@@ -316,48 +383,3 @@ def test_blocks_keep_every_worker_busy():
     assert block_size(64, 4, 1, False) == 4
     assert block_size(64, 4, 8, False) == 8  # fewer would leave cores idle
     assert block_size(300, 4, 1, True) == 256
-
-
-TASK_FROM_OUTSIDE = """
-from typing import Literal
-
-import jax
-import jax.numpy as jnp
-
-import mnemoscope as ms
-from .turning import BY
-
-
-class Turned(ms.Cycle):
-    kind: Literal["turned-on-a-cluster"] = "turned-on-a-cluster"
-
-    def sample(self, world, *, key):
-        example = super().sample(world, key=key)
-        return example._replace(targets=jnp.roll(example.targets, BY))
-"""
-
-
-def test_a_task_of_somebodys_own_is_trained_by_workers_that_know_it(dask, store, tmp_path):
-    (tmp_path / "turned.py").write_text(TASK_FROM_OUTSIDE)
-    (tmp_path / "turning.py").write_text("BY = 1\n")
-    module = load_path(str(tmp_path / "turned.py")).module
-    spec = SHORT.model_copy(update={"task": module.Turned()})
-    (sent,) = [each for each in pack_plugins() if each.asked.startswith(str(tmp_path))]
-    dask.worker()
-    wanted = {"turned": (spec, range(2))}
-    with pytest.raises(UserError, match="can be used: Spec: unknown kind of task 'turned-on"):
-        Cluster(dask.address, say=lambda _: None).train(store, wanted)
-    # what another machine may have under the same names
-    texts = tuple(text.replace("BY = 1", "BY = 2") for text in sent.texts)
-    other = sent._replace(texts=texts, sha256=_hash(texts))
-    with pytest.raises(UserError, match=r"'turned-on-a-cluster' was of code \w{16} and is of \w"):
-        Cluster(dask.address, say=lambda _: None, sent=(other,)).train(store, wanted)
-    damaged = sent._replace(texts=texts)
-    with pytest.raises(UserError, match="the texts that came are not those that were sent"):
-        Cluster(dask.address, say=lambda _: None, sent=(damaged,)).train(store, wanted)
-    assert store.rows() == []
-    Cluster(dask.address, say=lambda _: None, sent=(sent,)).train(store, wanted)
-    here = fit(spec, range(2))
-    stored = [store.load(row) for row in store.rows()]
-    losses = np.concatenate([run.losses for run in stored])
-    np.testing.assert_array_equal(losses, here.losses)

@@ -59,7 +59,7 @@ def compared(tmp_path, capsys, monkeypatch):
 def test_the_same_verdicts(compared):
     code, out = compared({"W1": record(40, 40)}, {"W1": record(60, 60)})
     assert code == 0
-    assert "the same verdict on all 1 claims" in out
+    assert "the same verdict on 1 claim" in out
     assert "agrees" in out
     assert "40 of 40" in out  # the same seeds say the same
 
@@ -80,7 +80,7 @@ def test_another_verdict_is_named_and_is_the_exit_code(compared):
 def test_claims_that_one_ledger_lacks_are_left_out(compared):
     one = {"W1": record(40, 40), "W2": record_of({"answers": hits(40, 40)})}
     code, out = compared(one, {"W1": record(40, 40)})
-    assert (code, "the same verdict on all 1 claims" in out) == (0, True)
+    assert (code, "the same verdict on 1 claim" in out) == (0, True)
 
 
 def test_two_ledgers_of_other_claims(compared):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("your_own_task.md", "your_own_claim.md", "your_own_model.md")
+PAGES = ("your_own_task.md", "your_own_claim.md", "your_own_model.md", "sweeps.md")
 BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

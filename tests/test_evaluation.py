@@ -7,7 +7,7 @@ import pytest
 
 import mnemoscope as ms
 from mnemoscope.core.errors import UserError
-from mnemoscope.training.evaluation import AT_ONCE, SAMPLE_KEY
+from mnemoscope.training.answers import AT_ONCE, SAMPLE_KEY
 from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.run import Run
 

@@ -112,7 +112,7 @@ def test_export_picks_a_seed_and_a_snapshot(kept, tmp_path, capsys):
         (("birth", "--to", "csv", "--seed", "0"), "--seed goes with a run"),
         (("birth", "--to", "transformer-lens"), "'birth' is a study, which has no weights"),
         (("facts", "--to", "csv", "--scale", "quick"), "no quick ledger of facts"),
-        (("zzz", "--to", "csv"), "'zzz' is neither a run nor a study; runs: "),
+        (("zzz", "--to", "csv"), "no stored run starts with 'zzz'; there are: "),
     ],
 )
 def test_exports_that_cannot_be(args, message, kept, tmp_path):

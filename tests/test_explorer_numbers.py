@@ -19,7 +19,7 @@ from explorer_page import (
     unfold,
     watched_tab,
 )
-from test_layers import PROMPT, ROWS, model_of
+from layer_rows import PROMPT, ROWS, model_of
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.explorer import build_page, pack_run

@@ -15,7 +15,7 @@ import pytest
 
 from mnemoscope.core import fingerprint
 from mnemoscope.core.errors import UserError
-from mnemoscope.core.fingerprint import TrainedBy, trained_by
+from mnemoscope.core.fingerprint import LAZY_COMPILER, TrainedBy, trained_by
 from mnemoscope.execution.local import load_or_train
 from mnemoscope.models import ModelConfig
 from mnemoscope.tasks import Permutation
@@ -293,17 +293,21 @@ def test_the_users_environment_changes_no_number():
 
 
 def test_flags_that_change_numbers_are_part_of_the_program(monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
     usual = trained_by()
+    lazy = jax.config.read(LAZY_COMPILER)
+    by_switch = (LAZY_COMPILER,) if lazy else ()
+    assert usual.xla_flags == by_switch
     monkeypatch.setenv(
         "XLA_FLAGS", "--xla_force_host_platform_device_count=3 --xla_cpu_multi_thread_eigen=false"
     )
-    assert trained_by().program() == trained_by().model_copy(update={"xla_flags": ()}).program()
+    assert trained_by().program() == usual.program()
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
-    assert trained_by().xla_flags == ("--xla_cpu_enable_fast_math=true",)
+    assert trained_by().xla_flags == ("--xla_cpu_enable_fast_math=true", *by_switch)
     assert trained_by().program() != usual.program()
     monkeypatch.delenv("XLA_FLAGS")
-    jax.config.update("jax_disable_most_optimizations", True)
+    jax.config.update(LAZY_COMPILER, not lazy)
     try:
-        assert trained_by().xla_flags == ("jax_disable_most_optimizations",)
+        assert trained_by().xla_flags == (() if lazy else (LAZY_COMPILER,))
     finally:
-        jax.config.update("jax_disable_most_optimizations", False)
+        jax.config.update(LAZY_COMPILER, lazy)

@@ -21,6 +21,7 @@ ORDER = (
     "theory",
     "store",
     "execution",
+    "sweeps",
     "studies",
     "explorer",
     "exchange",
@@ -140,6 +141,8 @@ FOR_TYPES = (
     {"mnemoscope.models.config", "mnemoscope.models.shapes"},
     {"mnemoscope.models.config", "mnemoscope.models.sites"},
     {"mnemoscope.models.parts", "mnemoscope.models.weights"},
+    {"mnemoscope.sweeps.draw", "mnemoscope.sweeps.grid"},
+    {"mnemoscope.sweeps.laid_out", "mnemoscope.sweeps.grid"},
     {"mnemoscope.training.run", "mnemoscope.training.evaluation"},
 )
 

@@ -24,7 +24,7 @@ from mnemoscope.training.loss import batch_loss
 TOKEN_COUNTS, PAIR_TABLES, *_ = REWRITES
 
 
-@tries(8)
+@tries(4)
 @given(shapes, unusual, st.integers(0, 99))
 def test_a_bag_of_tokens_has_the_same_loss_and_gradient(shape, other, seed):
     """Asked at the end of every sequence by the same token, in float64."""

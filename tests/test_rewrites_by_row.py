@@ -11,7 +11,7 @@ import pytest
 from asking import Asking
 from hypothesis import given
 from hypothesis import strategies as st
-from test_layers import ROWS
+from layer_rows import ROWS
 from tries import tries
 
 from mnemoscope.core.errors import UserError

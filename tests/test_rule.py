@@ -233,6 +233,13 @@ def test_what_stands_beside_does_not_say_what_would_decide():
     assert "8 of 8 have no finite value" in nothing.parts[1].number()
 
 
+def test_zero_has_no_sign():
+    median = {**MEAN, "name": "median", "kind": "median"}
+    entry = make_entry(claim_of(median), record_of({"median": np.full(40, -0.0)}))
+    assert "0 [0, 0]" in entry.sentence
+    assert "-0" not in entry.parts[0].number()
+
+
 # ---- criteria
 
 

@@ -42,7 +42,13 @@ DEFECTS = {
     "another name": ("study.py", "ms.Study(", "ms.Study(name='other', ", "loaded", "calls its stu"),
     "no condition": ("claims.toml", '["echo"]', '["ecko"]', "need is a condition", "mean 'echo'"),
     "no match": ("claims.toml", '["echo"]', '["echo", "x/*"]', "need is a c", "needs 'x/.*no cond"),
-    "not explored": ("study.py", '("echo",)', '("ecko",)', "explorer shows", "'ecko' is no condi"),
+    "not explored": (
+        "study.py",
+        '("echo",)',
+        '("ecko",)',
+        "explorer shows",
+        "in explore= of .*'ecko'",
+    ),
     "no part": ("study.py", '{"loss": losses}, ', "{}, ", "tiny training", "the part 'loss'"),
     "a bad part": ("study.py", '{"loss": losses}, ', '{"lost": losses}, ', "tiny tra", "'lost'"),
     "raises": ("measures.py", "-1]", "-1, 0]", "tiny training", "E1: IndexError: too many"),
@@ -54,7 +60,7 @@ DEFECTS = {
         "E1: another number each time",
     ),
     "bad words": ("page.toml", "question", "questoin", "words of its page", "mean 'question'"),
-    "no such claim": ("figures.toml", None, "[[E2]]\nseries = ['*']\n", "words", "draws 'E2'"),
+    "no such claim": ("figures.toml", None, "[[E2]]\nseries = ['*']\n", "words", "figures.*'E2'"),
     "no figure": (
         "figures.toml",
         None,

@@ -273,6 +273,25 @@ def test_what_is_said_to_be_exact_is_held_against_what_is_drawn(name, honest):
         check(draws)
 
 
+def test_what_is_exact_is_asked_in_several_worlds(honest):
+    """A posterior that is right in the first world alone."""
+    first = int(honest.worlds[0])
+    others = [each for each in honest.in_worlds if each.seed]
+    assert len({int(each.world) for each in honest.in_worlds}) == len(others) + 1 >= 2
+
+    def posterior(self, tokens, world):
+        return Honest.posterior(self, tokens, first)
+
+    draws = TaskDraws(planted("of-one-world", {"posterior": posterior}))
+    vars(draws).update(worlds=honest.worlds, batch=honest.batch, draw=honest.draw)
+    assert check_agrees(honest).startswith(f"{2048 + 512 * len(others):,} sequences in ")
+    said = rf"if the posterior is .* in {1 + len(others)} worlds\)"
+    with pytest.raises(AssertionError, match=said):
+        check_agrees(draws)
+    with pytest.raises(AssertionError, match=rf"\(in the world of seed {others[0].seed}\)"):
+        check_agrees_exactly(draws)
+
+
 def test_a_kind_of_ones_own_and_fields_that_stay():
     row = look(Heir(), "it is a registered kind whose code can be read")
     assert row.outcome == "failed"
@@ -310,7 +329,7 @@ def test_a_training_holds_the_floor_and_stays_finite(honest, monkeypatch):
         check_floor_of_posterior(honest)
     monkeypatch.setattr(Honest, "list_examples", lambda self, world: None)
     unlisted = TaskDraws(Honest())
-    vars(unlisted).update(worlds=honest.worlds, batch=honest.batch, drawn=honest.drawn)
+    vars(unlisted).update(worlds=honest.worlds, batch=honest.batch)
     with pytest.raises(AssertionError, match=r"1\.5 is above .* the posterior on 4,096 sequences"):
         check_floor_of_posterior(unlisted)
     honest.run.losses[0, 3] = np.nan

@@ -222,7 +222,7 @@ def test_snapshots_and_observations_are_of_their_step():
 def test_one_compilation_for_every_stretch_and_every_call(monkeypatch):
     compiled = {}
     monkeypatch.setattr(programs_module, "_programs", compiled)
-    spec = SMALL.model_copy(update={"steps": 71, "batch": 11})
+    spec = SMALL.model_copy(update={"steps": 71})
     fit(spec, [0, 1])
     fit(spec, [2, 3])
     assert len(compiled) == 1
@@ -235,7 +235,7 @@ def test_trainings_that_differ_in_unfreezing_share_a_program(monkeypatch):
     compiled = {}
     monkeypatch.setattr(programs_module, "_programs", compiled)
     specs = [
-        SMALL.model_copy(update={"batch": 12, "unfreeze_at": (("*.W_K", step),), "snapshots": n})
+        SMALL.model_copy(update={"unfreeze_at": (("*.W_K", step),), "snapshots": n})
         for step, n in ((3, 2), (9, 4))
     ]
     early, late = (fit(spec, [0, 1]) for spec in specs)

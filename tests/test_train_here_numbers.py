@@ -2,6 +2,7 @@
 and the file that a visitor takes home."""
 
 import json
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -297,9 +298,17 @@ def test_rates_and_stops_are_those_of_python():
 # ---- what is refused, and what goes along
 
 
+class Own(ModelConfig):
+    """Computed as a transformer is, and perhaps drawn in another way."""
+
+    kind: Literal["drawn-otherwise"] = "drawn-otherwise"
+    computed_as: ClassVar[str] = "transformer"
+
+
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
+        ({"model": Own()}, "model 'drawn-otherwise' (allowed: 'transformer')"),
         ({"model": ModelConfig(act="gelu")}, "act='gelu' (allowed: 'relu', 'linear')"),
         ({"model": ModelConfig(attention="linear")}, "attention='linear' (allowed: 'softmax')"),
         (

@@ -49,10 +49,10 @@ def test_it_is_said_to_be_unknown_and_what_would_bring_it(folder):
 def test_it_is_listed(folder, capsys):
     stored_runs.runs(store=folder)
     shown = capsys.readouterr().out
-    assert "1 runs" in shown
+    assert "1 run," in shown
     assert "far code=" in shown
     stored_runs.runs("task.kind=far", store=folder)
-    assert "1 runs" in capsys.readouterr().out
+    assert "1 run," in capsys.readouterr().out
 
 
 def test_its_arrays_are_exported(folder, tmp_path, capsys):
@@ -85,5 +85,5 @@ def test_one_that_is_damaged_stays_until_its_kind_is_known(folder, capsys):
 
 def test_it_is_deleted(folder, capsys):
     stored_runs.runs(ms.Store(folder).rows()[0].id, delete=True, store=folder)
-    assert "deleted 1 runs" in capsys.readouterr().out
+    assert "deleted 1 run," in capsys.readouterr().out
     assert ms.Store(folder).rows() == []

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from mnemoscope.cli.options import DEFAULT_STORE, StoreDir
+from mnemoscope.cli.console import as_typed
+from mnemoscope.cli.options import DEFAULT_STORE, StoreDir, open_store_there
 from mnemoscope.core.errors import UserError
 from mnemoscope.studies.scales import Scale, pick_scale
 
@@ -33,8 +34,8 @@ def export(
     """Write a run or a study's ledger in a format of other tools.
 
     Args:
-        name: A stored run, by its id or how it starts ('mnemoscope runs' lists them), or a study by
-            its name or folder.
+        name: A stored run, by its name (walk/abc) or how its id starts ('mnemoscope runs' lists
+            them), or a study by its name or folder.
         target: The file (numpy: FILE.npz) or the folder (all others) to write.
         to: transformer-lens: one model, as model.safetensors and config.json of a
             HookedTransformer. numpy: everything a run holds, or a ledger. csv, parquet: how a run
@@ -46,7 +47,7 @@ def export(
         force: Write over what is there.
     """
     from mnemoscope.core.plugins import is_path
-    from mnemoscope.store import Store, UnknownKindError
+    from mnemoscope.store import UnknownKindError
     from mnemoscope.studies.discover import STUDIES, find_study
 
     is_study = is_path(name) or name in STUDIES
@@ -59,7 +60,7 @@ def export(
     if is_study:
         _export_study(find_study(name).name, target, to, scale, force, store)
     else:
-        opened = Store(store)
+        opened = open_store_there(store)
         row = _find_run(opened, name)
         try:
             run = opened.load(row)
@@ -77,16 +78,16 @@ def export(
 
 
 def _find_run(store: "Store", name: str) -> "RunRow":
-    """The stored run that is meant; what is no run's id is no study's name either."""
+    """The stored run that is meant; what is no run's name is no study's either."""
     from mnemoscope.studies.discover import STUDIES
+    from mnemoscope.studies.run_names import find_run
 
-    rows = store.rows()
-    if not any(row.id.startswith(name) for row in rows):
-        ids = ", ".join(row.id for row in rows[:8]) or "none are stored"
-        raise UserError(
-            f"{name!r} is neither a run nor a study; runs: {ids}; studies: {', '.join(STUDIES)}"
-        )
-    return store.find(name)
+    try:
+        return find_run(store, name)
+    except UserError as error:
+        if "/" in name or any(row.starts_with(name) for row in store.rows()):
+            raise
+        raise UserError(f"{error}; or a study: {', '.join(STUDIES)}") from None
 
 
 def _export_unknown(
@@ -115,15 +116,11 @@ def _export_model(run: "Run", target: Path, seed: int | None, snapshot: int, for
     from mnemoscope.exchange.lens import write_transformer_lens
 
     chosen_seed = run.seeds[0] if seed is None else seed
-    steps = run.spec.snapshot_steps()
-    if not -len(steps) <= snapshot < len(steps):
-        raise UserError(
-            f"no snapshot {snapshot} in this run; allowed: 0 to {len(steps) - 1}, or -1 for the end"
-        )
+    step = run.step_of(snapshot)
     about = {
         "spec": run.spec.canonical_json(),
         "seed": str(chosen_seed),
-        "step": str(steps[snapshot]),
+        "step": str(step),
     }
     model = run.model(chosen_seed, snapshot)
     write_transformer_lens(model, target, force, about, n_ctx=run.spec.task.n_ctx)
@@ -221,13 +218,14 @@ def import_(
 
     Args:
         path: The folder or the file.
-        like: A stored run whose task the model is shown with, by how its id starts.
+        like: A stored run whose task the model is shown with, by its name or how its id starts.
         seed: The number it is stored under, which also draws that task's world.
     """
     from mnemoscope.exchange.imported import as_run, keep, vocabulary_of
     from mnemoscope.exchange.model_files import load_model, longest_prompt
     from mnemoscope.exchange.run_files import is_run_file
     from mnemoscope.store import Store
+    from mnemoscope.studies.run_names import find_run
 
     if is_run_file(path):
         _import_run(path, like, seed, store)
@@ -236,7 +234,7 @@ def import_(
     print(_describe(model))
     opened = Store(store)
     if like:
-        task = opened.load(opened.find(like)).spec.task
+        task = opened.load(find_run(opened, like)).spec.task
     else:
         task = vocabulary_of(model, longest_prompt(model, path))
     run = as_run(model, task, seed)
@@ -274,7 +272,7 @@ def _how_to_look(run: "Run", row: "RunRow", path: Path) -> str:
         require_shown(describe_run(run, row.id))
     except UserError as error:
         return f"in Python: mnemoscope.load_model({str(path)!r}), since {error}"
-    return f"look inside: mnemoscope explore {row.spec}"
+    return as_typed(f"look inside: mnemoscope explore {row.spec}")
 
 
 def _describe(model: "Transformer") -> str:

@@ -56,14 +56,16 @@ def show(
     claim: Annotated[str, tyro.conf.Positional],
     /,
     scale: Scale | None = None,
+    seeds: bool = False,
     store: StoreDir = DEFAULT_STORE,
 ) -> None:
-    """Show one claim: criterion, value, interval, sentence, and every seed's outcome.
+    """Show one claim: criterion, value, interval, sentence, and how its seeds' outcomes are spread.
 
     Args:
-        claim: The claim's id ('mnemoscope list' has them); of a study by its folder
-            ./my_study@ID.
+        claim: The claim's id ('mnemoscope list' has them), in capitals or not; of a study by its
+            folder ./my_study@ID.
         scale: quick or full; without it, every scale that has a verdict.
+        seeds: Show every seed's outcome, one a line.
     """
     from mnemoscope.report.ledger_tables import print_claim
     from mnemoscope.studies.discover import command_name, find_claim
@@ -87,7 +89,7 @@ def show(
         by_seed = read_all_series(folder, study.name).get(name, Series()).by_seed
         record = read_records(folder, study.name).get(name)
         advice = describe_what_would_decide(test.claim, record) if record else ""
-        print_claim(make_console(), book, entry, by_seed, advice)
+        print_claim(make_console(), book, entry, by_seed, advice, all_seeds=seeds)
         shown = True
     if not shown:
         asked = command_name(study.name)
@@ -249,8 +251,8 @@ def figure(
     any, each into a file.
 
     Args:
-        claim: The claim's id ('mnemoscope list' has them); of a study by its folder
-            ./my_study@ID.
+        claim: The claim's id ('mnemoscope list' has them), in capitals or not; of a study by its
+            folder ./my_study@ID.
         out: The file: .svg, .pdf or .png; further figures go beside it, as NAME-curves.svg.
             Nothing: the claim's id as .svg.
         scale: quick or full; without it full where there is one.

@@ -7,15 +7,22 @@ Finished work is kept in every case.
 Commands import what they need when they are called: `mnemoscope --help` does not wait for JAX.
 """
 
+import errno
 import io
+import os
+import re
+import shutil
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
+from textwrap import wrap
 from typing import Any
 
 import tyro
 
 from mnemoscope.cli.checking import check_study
+from mnemoscope.cli.console import as_typed, typed_command
 from mnemoscope.cli.exchange import export, import_
 from mnemoscope.cli.ledgers import compare, figure, ledger, show, verify
 from mnemoscope.cli.new import new
@@ -23,6 +30,7 @@ from mnemoscope.cli.options import named_plugins, with_plugins
 from mnemoscope.cli.profiling import profile
 from mnemoscope.cli.stored_runs import check, merge, runs
 from mnemoscope.cli.studies import list_, run
+from mnemoscope.cli.sweep import sweep
 from mnemoscope.cli.visualize import explore, site
 from mnemoscope.core.errors import Notice, UserError
 from mnemoscope.core.legacy import OPTION_NAMES
@@ -33,6 +41,7 @@ from mnemoscope.studies.discover import STUDIES, claim_ids, load_commands
 COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_,
     "run": run,
+    "sweep": sweep,
     "ledger": ledger,
     "show": show,
     "compare": compare,
@@ -49,51 +58,148 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "new": new,
     "check-study": check_study,
 }
-DESCRIPTION = (
-    "Grow memory in tiny transformers, look inside while it forms, and put what papers say about "
-    "it to the test."
-)
+DESCRIPTION = """\
+Grow memory in tiny transformers, look inside while it forms, and put what
+papers say about it to the test."""
 FIRST_STEPS = """\
-Start with:  mnemoscope list               what is claimed
-             mnemoscope run {study:<14} train and judge (a few minutes on two cores)
-             mnemoscope ledger             what was found
-             mnemoscope show {claim:<13} one claim, seed by seed
-             mnemoscope site --open        all of it as pages, with the explorer
-             mnemoscope walk               every number of a forward pass
-             mnemoscope profile {study:<10} where the time of a training step goes"""
+Start with:
+  mnemoscope list               what is claimed
+  mnemoscope run {study:<14} train and judge (a few minutes on two cores)
+  mnemoscope ledger             what was found
+  mnemoscope show {claim:<13} one claim
+  mnemoscope runs               what is stored, by name
+  mnemoscope site --open        all of it as pages, with the explorer
+  mnemoscope walk               every number of a forward pass
+  mnemoscope profile {study:<10} where the time of a training step goes"""
 
 
 def main() -> None:
     """Parse the command line and run it."""
+    _open_streams()
+    _print_notices()
+    try:
+        _run()
+        sys.stdout.flush()
+    except SystemExit:
+        _flush_at_the_end()
+        raise
+    except KeyboardInterrupt:
+        # `SECONDS_BETWEEN` in store/checkpoints.py
+        _say(
+            "interrupted; finished runs are stored, and one under way as it was last saved (every "
+            "30 seconds, or less often if saving is slow): the same command goes on from there",
+            before="\n",
+        )
+        sys.exit(130)
+    except UserError as error:
+        _say(str(error))
+        sys.exit(2)
+    except BrokenPipeError:  # whoever read has seen enough
+        _close_output()
+        sys.exit(0)
+    except OSError as error:
+        if not _is_of_output(error):
+            raise
+        _close_output()
+        _say(f"the output cannot be written ({error.strerror}); what was finished is stored")
+        sys.exit(2)
+
+
+def _run() -> None:
+    """The command that was asked for; its help in lines that fit the screen."""
+    _refuse_old_options(sys.argv[1:])
+    if not {"-h", "--help"} & set(sys.argv[1:]):
+        _call()
+        return
+    page = _Page()
+    try:
+        with redirect_stdout(page):
+            _call()
+    finally:
+        print(page.in_lines(shutil.get_terminal_size().columns), end="")
+
+
+class _Page(io.StringIO):
+    """What the parser prints, which breaks no lines outside of its boxes."""
+
+    @property
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """That of the standard output: it says whether boxes can be drawn."""
+        return getattr(sys.__stdout__, "encoding", None) or "utf-8"
+
+    def isatty(self) -> bool:
+        """Whether it may have colors."""
+        return sys.__stdout__ is not None and sys.__stdout__.isatty()
+
+    def in_lines(self, width: int) -> str:
+        """The page with its long lines broken.
+
+        Args:
+            width: columns of the screen.
+        """
+        lines: list[str] = []
+        for line in self.getvalue().splitlines():
+            if len(line) <= width or any(border in line for border in "│╭╰"):
+                lines.append(line)
+                continue
+            # the names of all commands are one word
+            text = re.sub(r",(?=[\w-]+[,}])", ", ", line)
+            lines += wrap(text, width, subsequent_indent="  " * (text != line))
+        return "\n".join([*lines, ""])
+
+
+def _call() -> None:
+    """Parse the command line and do what it says."""
+    first = sys.argv[1] if len(sys.argv) > 1 else ""
+    is_ours = first in COMMANDS
+    commands = COMMANDS if is_ours else _commands_with(first)
+    tyro.extras.subcommand_cli_from_dict(
+        {name: each if each is new else with_plugins(each) for name, each in commands.items()},
+        prog=typed_command(),
+        description=DESCRIPTION if is_ours else f"{DESCRIPTION}\n\n{_first_steps()}",
+    )
+
+
+# ---- what is written, and where it cannot be
+
+
+def _open_streams() -> None:
+    """Streams that are there and take any text."""
+    # a shell may have closed them (>&-); the first file that is opened would then take their place
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (as long as we run)
+            setattr(sys, name, nowhere)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # a name that the terminal cannot show is no reason to stop
             stream.reconfigure(errors="backslashreplace")
-    _print_notices()
+
+
+def _say(line: str, before: str = "") -> None:
+    """A line on the error stream, if that can be written."""
+    with suppress(OSError):
+        print(f"{before}mnemoscope: {as_typed(line)}", file=sys.stderr, flush=True)
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether an error is that of a stream which cannot be written; those of files have a name."""
+    return error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF)
+
+
+def _close_output() -> None:
+    """Let nothing more be written: Python would say at its end that it cannot."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+
+
+def _flush_at_the_end() -> None:
+    """Write what is left of a command that ends by itself, or let it go."""
     try:
-        _refuse_old_options(sys.argv[1:])
-        first = sys.argv[1] if len(sys.argv) > 1 else ""
-        is_ours = first in COMMANDS
-        commands = COMMANDS if is_ours else _commands_with(first)
-        tyro.extras.subcommand_cli_from_dict(
-            {name: each if each is new else with_plugins(each) for name, each in commands.items()},
-            prog="mnemoscope",
-            description=DESCRIPTION if is_ours else f"{DESCRIPTION}\n\n{_first_steps()}",
-        )
-    except KeyboardInterrupt:
-        # `SECONDS_BETWEEN` in store/checkpoints.py
-        print(
-            "\nmnemoscope: interrupted; finished runs are stored, and one under way as it was last "
-            "saved (every 30 seconds, or less often if saving is slow): the same command goes on "
-            "from there",
-            file=sys.stderr,
-        )
-        sys.exit(130)
-    except UserError as error:
-        print(f"mnemoscope: {error}", file=sys.stderr)
-        sys.exit(2)
-    except BrokenPipeError:
-        sys.exit(0)
+        sys.stdout.flush()
+    except OSError:
+        _close_output()
 
 
 def _commands_with(name: str) -> dict[str, Callable[..., None]]:
@@ -116,7 +222,7 @@ def _first_steps() -> str:
     """What to begin with, on the first study and its first claim."""
     study = next(iter(STUDIES))
     claim = claim_ids(study)[0]
-    return FIRST_STEPS.format(study=study, claim=claim)
+    return as_typed(FIRST_STEPS.format(study=study, claim=claim))
 
 
 def _refuse_old_options(arguments: list[str]) -> None:
@@ -133,7 +239,7 @@ def _print_notices() -> None:
 
     def show_warning(message: Warning | str, category: type[Warning], *rest: Any) -> None:
         if issubclass(category, Notice):
-            print(f"mnemoscope: {message}", file=sys.stderr)
+            _say(str(message))
         else:
             usual(message, category, *rest)
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import tyro
 
+from mnemoscope.cli.console import as_typed
 from mnemoscope.core.errors import UserError
 
 
@@ -59,9 +60,11 @@ def new(
 ) -> None:
     """Write files that work at once, with comments that say how to go on.
 
+    - new study NAME: a folder with a claim, what it trains and measures, and a test
+    - new task NAME, new model NAME, new metric NAME: NAME.py and test_NAME.py
+
     Args:
-        what: study: a folder with a claim, what is trained for it, what measures it, and a test.
-            task, model, metric: a file with one, and a file that tests it.
+        what: What is written: a folder for a study, a file and its test for the others.
         name: What it is called: lower case, digits and _, such as my_study.
         folder: Where it is written. Nothing: here.
     """
@@ -79,7 +82,7 @@ def new(
     for path, file in paths.items():
         _write(path, fill(_read(file), name))
         print(f"Written: {path}")
-    print(f"Next: {fill(template.then, name)}")
+    print(as_typed(f"Next: {fill(template.then, name)}"))
 
 
 def fill(text: str, name: str) -> str:

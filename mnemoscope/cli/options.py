@@ -1,17 +1,23 @@
 """What several commands are asked in the same words."""
 
+import difflib
 import inspect
 import os
 import warnings
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from mnemoscope.cli.console import as_typed
 from mnemoscope.core.errors import Notice, UserError
+from mnemoscope.core.limits import MAX_SEEDS
 from mnemoscope.studies.scales import ABOUT, Scale
+
+if TYPE_CHECKING:
+    from mnemoscope.store import Store
 
 StoreDir = Annotated[
     Path,
@@ -32,8 +38,26 @@ Plugins = Annotated[
     ),
 ]
 DEFAULT_STORE = Path(os.environ.get("MNEMOSCOPE_STORE", "mnemoscope-store"))
-# more than anyone means, and few enough to be listed
-MAX_SEEDS = 1_000_000
+
+
+def open_store_there(folder: Path) -> "Store":
+    """The store in a folder, for a command that writes nothing new into it: a misspelled name makes
+    no folder.
+
+    Args:
+        folder: as `--store` says it.
+    """
+    if not folder.exists():
+        stores = [str(path.parent) for path in folder.parent.glob("*/index.sqlite3")]
+        near = difflib.get_close_matches(str(folder), stores, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise UserError(
+            f"there is no store at {str(folder)!r}{hint}; 'mnemoscope run STUDY' makes one, and "
+            "--store or MNEMOSCOPE_STORE names another"
+        )
+    from mnemoscope.store import Store
+
+    return Store(folder)
 
 
 def check_seeds(seeds: int) -> None:
@@ -63,8 +87,26 @@ def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
     parameters = [*signature.parameters.values(), option]
     load_and_run.__signature__ = signature.replace(parameters=parameters)  # pyright: ignore[reportAttributeAccessIssue]
     del load_and_run.__wrapped__  # tyro would read the parameters of what is inside
+    load_and_run.__doc__ = as_typed(in_paragraphs(command.__doc__ or ""))
     load_and_run.__annotations__ = {**command.__annotations__, "plugin": Plugins}
     return load_and_run
+
+
+def in_paragraphs(doc: str) -> str:
+    """A docstring in which what is said of an argument stands in one line, as the parser breaks it
+    anew.
+
+    Args:
+        doc: of a command, its arguments last.
+    """
+    before, args, after = inspect.cleandoc(doc).partition("\nArgs:\n")
+    lines: list[str] = []
+    for line in after.splitlines():
+        if line.startswith(" " * 8) and lines:
+            lines[-1] = f"{lines[-1]} {line.strip()}"
+        else:
+            lines.append(line)
+    return before + args + "\n".join(lines)
 
 
 def named_plugins(arguments: Sequence[str]) -> list[str]:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from mnemoscope.cli.console import make_console
-from mnemoscope.cli.options import MAX_SEEDS, TrainedScale
+from mnemoscope.cli.options import TrainedScale
 from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.core.limits import MAX_SEEDS
 from mnemoscope.studies.scales import Scale
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _choose_condition(study: str, name: str, scale: Scale) -> "tuple[str, Condit
     """The condition of this name, or else the one with the widest model."""
     from mnemoscope.studies.discover import find_study
 
-    conditions = find_study(study).conditions(scale)
+    conditions = find_study(study).list_conditions(scale)
     if not conditions:
         raise UserError(f"study {study!r} trains no transformer, so there is no step to profile")
     if name and name not in conditions:

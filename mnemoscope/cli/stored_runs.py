@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from mnemoscope.cli.console import make_console
-from mnemoscope.cli.options import DEFAULT_STORE, MAX_SEEDS, StoreDir
-from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.cli.console import as_typed, make_console
+from mnemoscope.cli.options import DEFAULT_STORE, StoreDir, open_store_there
+from mnemoscope.core.errors import UserError, counted, unknown
 from mnemoscope.core.legacy import SPEC_NAMES
+from mnemoscope.core.limits import MAX_SEEDS
 
 if TYPE_CHECKING:
     from mnemoscope.store import Damage, RunRow, Store
+    from mnemoscope.studies.run_names import RunNames
 
 # fields of tasks that hold thousands of values
 FILLS_SCREENS = ("corpus", "names")
+FEW = 8  # files that a line names
+MOST_LISTED = 200  # runs, the newest; a sweep stores thousands
 WIDE = 140  # columns from which the table of runs shows everything in columns of its own
 
 
@@ -25,21 +29,28 @@ def runs(
     delete: bool = False,
     store: StoreDir = DEFAULT_STORE,
 ) -> None:
-    """List stored runs with their sizes; filter them; delete those that match.
+    """List stored runs with their names and sizes; filter them; delete those that match.
 
     Args:
-        pattern: What a run's id must start with, such as 3f2a or 3f2a90c1/0-7, or key=value that
-            its Spec must hold, such as d_model=32. Nothing: all runs.
+        pattern: A run's name, such as walk/abc, or a study's; what its id must start with, such as
+            3f2a or 3f2a90c1/0-7; or key=value that its Spec must hold, such as d_model=32. Nothing:
+            all runs.
         delete: Delete every run that matches the pattern (which must then be given).
     """
-    from mnemoscope.store import Store
+    from mnemoscope.studies.run_names import matching_rows, read_run_names
 
-    opened = Store(store)
-    found = [row for row in opened.rows() if _matches(row, pattern)]
+    opened = open_store_there(store)
+    names = read_run_names(opened)
+    if "=" in pattern:
+        found = [row for row in opened.rows() if _holds(row, pattern)]
+        # a condition's name may have the sign too: hops/hard/k=1
+        found = found or matching_rows(opened.rows(), names, pattern)
+    else:
+        found = matching_rows(opened.rows(), names, pattern)
     if delete:
         _delete(opened, found, pattern)
     else:
-        _print_runs(opened.folder, found)
+        _print_runs(opened.folder, found, names)
 
 
 def merge(other: Annotated[Path, tyro.conf.Positional], /, store: StoreDir = DEFAULT_STORE) -> None:
@@ -57,15 +68,14 @@ def merge(other: Annotated[Path, tyro.conf.Positional], /, store: StoreDir = DEF
     if not other.is_dir():
         raise UserError(f"there is no store at {str(other)!r}")
     merged = merge_store(Store(store), Store(other), "mnemoscope merge")
-    print(f"taken over: {merged.runs} runs, {merged.findings} findings")
+    n_runs = counted(merged.runs, "run")
+    print(f"taken over: {n_runs}, {counted(merged.findings, 'finding')}")
     for claim in merged.claims:
         print(f"  {claim}")
 
 
-def _matches(row: "RunRow", pattern: str) -> bool:
-    """Whether a run's id starts with the pattern, or its Spec holds the pattern's key=value."""
-    if "=" not in pattern:
-        return row.id.startswith(pattern)
+def _holds(row: "RunRow", pattern: str) -> bool:
+    """Whether a run's Spec holds the pattern's key=value."""
     key, value = pattern.split("=", 1)
     try:
         spec = json.loads(row.spec_json)
@@ -75,6 +85,8 @@ def _matches(row: "RunRow", pattern: str) -> bool:
         return False  # what cannot be read holds nothing
     flat = _flatten(spec)
     if key not in flat:
+        if "/" in key:  # a name, then
+            return False
         raise UserError(unknown("key of a Spec", key, flat))
     return str(flat[key]) == value
 
@@ -98,40 +110,56 @@ def _delete(store: "Store", found: "list[RunRow]", pattern: str) -> None:
     if not pattern or not found:
         ids = ", ".join(row.id for row in store.rows()) or "none are stored"
         raise UserError(f"nothing to delete for {pattern!r}; runs: {ids}")
+    deleted: list[RunRow] = []
+
+    def refuse() -> None:
+        raise UserError(
+            f"run {found[len(deleted)].id} is being trained or read by another process, so it "
+            f"stays; {counted(len(deleted), 'run')} deleted"
+        )
+
     for row in found:
-        store.delete(row)
-    print(f"deleted {len(found)} runs, {_megabytes(found):.1f} MB")
+        with store.lock(row.spec, refuse):
+            store.delete(row)
+        deleted.append(row)
+    print(f"deleted {counted(len(deleted), 'run')}, {_megabytes(deleted):.1f} MB")
 
 
 def _megabytes(rows: "list[RunRow]") -> float:
     return sum(row.bytes for row in rows) / 1e6
 
 
-def _print_runs(folder: Path, rows: "list[RunRow]") -> None:
-    """A table of runs; on a narrow terminal part of it goes below the run's id."""
+def _print_runs(folder: Path, rows: "list[RunRow]", names: "RunNames") -> None:
+    """A table of runs; on a narrow terminal what they are goes below their ids."""
     from rich.markup import escape
     from rich.table import Table
 
     console = make_console()
-    title = f"{len(rows)} runs, {_megabytes(rows):.1f} MB in {folder}"
-    table = Table(title=escape(title), title_justify="left")
+    title = f"{counted(len(rows), 'run')}, {_megabytes(rows):.1f} MB in {folder}"
+    is_wide = console.width >= WIDE
+    table = Table(title=escape(title), title_justify="left", show_lines=not is_wide)
     for name in ("run", "seeds", "MB", "made"):
         table.add_column(name, overflow="fold")
-    is_wide = console.width >= WIDE
     if is_wide:
         for name in ("diverged", "seconds", "by", "what"):
             table.add_column(name)
-    for row in rows:
-        table.add_row(*map(escape, _cells(row, is_wide)))
+    for row in rows[-MOST_LISTED:]:
+        table.add_row(*map(escape, _cells(row, is_wide, names)))
     console.print(table)
+    if len(rows) > MOST_LISTED:
+        console.print(
+            f"These are the newest {MOST_LISTED} of {len(rows):,}; "
+            + as_typed("mnemoscope runs PATTERN lists those that match.")
+        )
 
 
-def _cells(row: "RunRow", is_wide: bool) -> list[str]:
+def _cells(row: "RunRow", is_wide: bool, names: "RunNames") -> list[str]:
     """What the table of runs says of one of them."""
     n_seeds = row.last - row.first + 1
     description = "; ".join(_describe(row))
     trained_by = _trained_by(row)
-    cells = [row.id, str(n_seeds), f"{row.bytes / 1e6:.1f}", row.made[:10]]
+    called = "\n".join([*names.names_of(row.spec), row.id])
+    cells = [called, str(n_seeds), f"{row.bytes / 1e6:.1f}", row.made[:10]]
     if is_wide:
         return [*cells, str(row.diverged), f"{row.seconds:.1f}", trained_by, description]
     cells[0] += f"\n{description}; {row.seconds:.1f} s; {row.diverged} diverged; by {trained_by}"
@@ -197,13 +225,12 @@ def check(repair: bool = False, retrain: int = 0, store: StoreDir = DEFAULT_STOR
             with what the same kind of CPU trained; on other devices the start to 1e-5 and the
             first loss to 1e-3, since later numbers drift apart.
     """
-    from mnemoscope.store import Store
-
     if retrain < 0:
         raise UserError(f"--retrain must be a number of seeds from 0 up, got {retrain}")
-    opened = Store(store)
+    opened = open_store_there(store)
     found = opened.check()
     _print_damage(opened, found)
+    _print_orphans(opened)
     damaged = [damage for damage in found if damage.damaged]
     if damaged and not repair:
         raise UserError(
@@ -229,10 +256,31 @@ def _print_damage(store: "Store", found: "list[Damage]") -> None:
         # as an error's message: a damaged name may hold codes that a terminal would obey
         print(str(UserError(f"{how} {damage.kind} {damage.name[:60]}: {damage.why}")))
     if not found:
+        n_runs = counted(len(store.rows()), "run")
         print(
-            f"nothing is damaged: {len(store.rows())} runs and all findings and ledgers in "
-            f"{store.folder} are as they were written"
+            f"nothing is damaged: {n_runs} and all findings and ledgers in {store.folder} are as "
+            "they were written"
         )
+
+
+def _print_orphans(store: "Store") -> None:
+    """A line for files among the runs that the index does not know: nothing reads them."""
+    found = store.orphans()
+    if not found:
+        return
+    size = sum((store.folder / name).lstat().st_size for name in found)
+    named = ", ".join(found[:FEW])
+    more = f" and {len(found) - FEW} more" if len(found) > FEW else ""
+    # as an error's message: a name may hold codes that a terminal would obey
+    print(
+        str(
+            UserError(
+                f"{counted(len(found), 'file')} that the index does not know "
+                f"({size / 1e6:.1f} MB), left by what was cut off or by an index that is no "
+                f"longer there; nothing reads them, and they may be deleted: {named}{more}"
+            )
+        )
+    )
 
 
 def _repair(store: "Store", damaged: "list[Damage]") -> None:
@@ -248,9 +296,8 @@ def _repair(store: "Store", damaged: "list[Damage]") -> None:
         if damage.kind == "run":
             _repair_run(store, damage, rows[damage.name])
     if files:
-        print(
-            f"repaired; {len(files)} findings and files are made again by the next 'mnemoscope run'"
-        )
+        made_again = counted(len(files), "finding or file", "findings and files")
+        print(as_typed(f"repaired; the next 'mnemoscope run' makes {made_again} again"))
     else:
         print("repaired")
 
@@ -279,15 +326,19 @@ def _repair_run(store: "Store", damage: "Damage", row: "RunRow") -> None:
     if spec is None or spec.digest() != row.spec or not seeds_fit:
         store.forget(damage)
         print(
-            f"run {row.id} was deleted; its row is damaged too, so the next 'mnemoscope run' of "
-            "its study trains it"
+            as_typed(
+                f"run {row.id} was deleted; its row is damaged too, so the next 'mnemoscope run' "
+                "of its study trains it"
+            )
         )
         return
     if spec.imported:
         store.forget(damage)
         print(
-            f"run {row.id} was deleted; it was imported, so only its folder can bring it back: "
-            "mnemoscope import"
+            as_typed(
+                f"run {row.id} was deleted; it was imported, so only its folder can bring it "
+                "back: mnemoscope import"
+            )
         )
         return
     with Working(make_console(stderr=True), f"training {row.id}") as working:
@@ -306,7 +357,7 @@ def _retrain(store: "Store", n_seeds: int) -> None:
     chosen, left_out = choose_seeds(store, n_seeds)
     if left_out:
         print(
-            f"{left_out} stored seeds are not compared: another program trained them, or they were "
+            f"{counted(left_out, 'stored seed')} not compared: trained by another program, or "
             "imported"
         )
     if not chosen:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import tyro
 
-from mnemoscope.cli.console import make_console
+from mnemoscope.cli.console import as_typed, make_console
 from mnemoscope.cli.options import (
     DEFAULT_STORE,
     StoreDir,
@@ -124,11 +124,14 @@ def run(
         keep: runs: weights stay in the store. measures: only the numbers that were measured, small
             enough to carry to another store (`mnemoscope merge`).
     """
+    from mnemoscope.studies.presentation import require_presentable
+
     claim_ids = tuple(part.strip() for part in claims.split(",") if part.strip())
     chosen = _choose_studies(study, claim_ids, corpus, model)
-    for each in chosen:  # both refuse here what would otherwise fail after hours of training
+    for each in chosen:  # all refuse here what would otherwise fail after hours of training
         each.pick(claim_ids)
-        each.conditions(scale)
+        each.list_conditions(scale)
+        require_presentable(each)
     _check_options(seeds, follow, cluster, block_timeout)
     if max_seeds is not None:
         check_seeds(max_seeds)
@@ -266,7 +269,7 @@ def _most_seeds(study: "Study", plan: _Plan) -> int | None:
         return None
     if plan.max_seeds is not None:
         return plan.max_seeds
-    own = max((each.seeds for each in study.conditions(plan.scale).values()), default=0)
+    own = max((each.seeds for each in study.list_conditions(plan.scale).values()), default=0)
     return 8 * (plan.seeds or own)
 
 
@@ -294,7 +297,8 @@ def _report(console: "Console", store: "Store", name: str, ledger: "Ledger", hin
     store.write_text(f"ledger/{ledger.scale}/{stem}.md", markdown(ledger))
     print_ledger(console, ledger)
     where = store.folder / "ledger" / ledger.scale / stem
-    more = f"; one claim: mnemoscope show {_claim_name(name, ledger)}" if hint else ""
+    show = as_typed(f"mnemoscope show {_claim_name(name, ledger)}")
+    more = f"; one claim: {show}" if hint else ""
     console.print(f"Written: {where}.json and .md{more}", markup=False)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from mnemoscope.cli.console import make_console, open_in_browser, write_text
-from mnemoscope.cli.options import DEFAULT_STORE, StoreDir, mention_unloaded
+from mnemoscope.cli.options import DEFAULT_STORE, StoreDir, mention_unloaded, open_store_there
 from mnemoscope.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ def explore(
     """Build the explorer, one offline page, for stored runs, and open it.
 
     Args:
-        runs: Ids of stored runs, or how they start ('mnemoscope runs' lists them). Nothing: the
-            studies' quick runs.
+        runs: Stored runs, by their names (walk/abc) or how their ids start ('mnemoscope runs' lists
+            them). Nothing: the studies' quick runs.
         seeds: Which seeds go along with their whole training, separated by commas: 0,3,17; the
             others with its end. Nothing: the first two that finished.
         out: The file to write.
@@ -35,13 +35,12 @@ def explore(
     from mnemoscope.core.working import Working
     from mnemoscope.execution.machine import compile_cache_dir, use_all_devices
     from mnemoscope.explorer import build_page, pack_run
-    from mnemoscope.store import Store
 
     try:
         picked = tuple(int(part) for part in seeds.split(",") if part.strip())
     except ValueError:
         raise UserError(f"--seeds takes whole numbers separated by commas, got {seeds!r}") from None
-    opened = Store(store)
+    opened = open_store_there(store)
     use_all_devices(cache=compile_cache_dir())
     found = _choose_runs(opened, runs, picked)
     if not found:
@@ -66,8 +65,11 @@ def _choose_runs(
 
     if not runs:
         return _featured(store)
-    rows = map(store.find, runs)
-    return [describe_run(store.load(row), row.id, seeds) for row in rows]
+    from mnemoscope.studies.run_names import find_run, read_run_names
+
+    names = read_run_names(store)
+    rows = [find_run(store, asked) for asked in runs]
+    return [describe_run(store.load(row), names.name_of(row) or row.id, seeds) for row in rows]
 
 
 def _featured(store: "Store") -> "list[ExplorerRun]":
@@ -98,7 +100,8 @@ def site(
     from mnemoscope.report.site import write_site
     from mnemoscope.store import Store
 
-    opened = Store(store)
+    # published results need no store; one that was named must be there
+    opened = Store(store) if store == DEFAULT_STORE else open_store_there(store)
     mention_unloaded(store)
     use_all_devices(cache=compile_cache_dir())
     with Working(make_console(stderr=True), "the overview") as working:

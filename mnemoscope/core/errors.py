@@ -89,6 +89,30 @@ def unknown(kind: str, came: object, allowed: Iterable[object], near: str | None
     return f"unknown {kind} {short(str(came))}{hint}; allowed: {', '.join(names)}"
 
 
+def in_any_case(came: str, names: Iterable[str]) -> str:
+    """The name that was meant, where it is alone in being the same but for capitals; else what
+    came.
+
+    Args:
+        came: as somebody wrote it.
+        names: as they are.
+    """
+    names = list(names)
+    meant = [name for name in names if name.casefold() == came.casefold()]
+    return meant[0] if len(meant) == 1 and came not in names else came
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """So many of something: 1 run, 2 runs.
+
+    Args:
+        number: how many.
+        noun: of one.
+        plural: of several, where it is not the noun with an s.
+    """
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def parsed(text: str, where: str) -> dict[str, Any]:
     """A JSON object from a file, or one line that says which file holds none."""
     try:

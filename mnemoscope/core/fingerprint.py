@@ -51,6 +51,7 @@ TRAINING = (
     "probes/distraction.py",
     "probes/hop_accuracy.py",
     "probes/weight_memories.py",
+    "training/answers.py",
     "training/loop.py",
     "core/legacy.py",
     "training/loss.py",

@@ -13,6 +13,7 @@ A stored kind is looked up among the classes that this process has defined; noth
 because a file names it. Whoever reads it loads what brings it (`mnemoscope.core.plugins`).
 """
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -105,12 +106,15 @@ def find_kind(family: str, kind: object) -> type[Kind]:
     return there
 
 
-def any_kind(root: type[K], default: str = "") -> tuple[Any, ...]:
+def any_kind(
+    root: type[K], default: str = "", hint: Callable[[object], str] | None = None
+) -> tuple[Any, ...]:
     """What makes a field take every kind of a family, for `Annotated[Task, *any_kind(Task)]`.
 
     Args:
         root: the class that all of them extend.
         default: the kind of a dictionary that names none.
+        hint: what else to say of something that is no kind; empty where there is nothing.
     """
 
     def check(came: Any) -> Any:
@@ -120,8 +124,11 @@ def any_kind(root: type[K], default: str = "") -> tuple[Any, ...]:
             return came
         if isinstance(came, Mapping):
             return _from_fields(root.family, dict(cast(Mapping[str, Any], came)), default)
+        meant = (hint and hint(came)) or _meant_by(root, came)
+        article = "an" if root.__name__[0] in "AEIOU" else "a"
         raise ValueError(
-            f"{root.family}: a {root.__name__} or its fields are needed, got {short(came)}"
+            f"{root.family}: {article} {root.__name__} or its fields are needed, got {short(came)}"
+            f"{meant and f'; allowed: {meant}'}"
         )
 
     return BeforeValidator(check), SerializeAsAny()  # pyright: ignore[reportCallIssue] (a type there)
@@ -161,6 +168,17 @@ def forget_kinds(package: str) -> None:
 
 
 # ---- what a field is given
+
+
+def _meant_by(root: type[Kind], came: object) -> str:
+    """The object that a class or a kind's name was given for; empty where there is none."""
+    cls = came
+    if isinstance(came, str):
+        near = difflib.get_close_matches(came[:100], _known[root.family], n=1)
+        cls = find_kind(root.family, near[0]) if near else None
+    if not inspect.isclass(cls) or not issubclass(cls, root):
+        return ""
+    return f"ms.{cls.__name__}()" if is_ours(cls) else f"{cls.__name__}()"
 
 
 def _require_known(came: Kind) -> None:

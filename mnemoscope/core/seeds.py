@@ -8,6 +8,7 @@ wants: its cache holds one seed.
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from operator import index
 from typing import Any
 
@@ -15,7 +16,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from mnemoscope.core.errors import Notice, UserError
+from mnemoscope.core.errors import Notice, UserError, short
+from mnemoscope.core.limits import MAX_SEEDS
 
 BY_SEED = PartitionSpec("seed")
 SAME = PartitionSpec()
@@ -29,13 +31,16 @@ def different_seeds(seeds: Any) -> tuple[int, ...]:
         with suppress(TypeError):  # no number, so the seeds themselves
             numbers = range(index(seeds))
     try:
-        wanted = tuple(index(seed) for seed in numbers)
+        # one more than there may be, of as many as there are
+        wanted = tuple(index(seed) for seed in islice(numbers, MAX_SEEDS + 1))
     except TypeError:
         wanted = ()
-    if not wanted or len(set(wanted)) != len(wanted) or min(wanted) < 0:
+    fit = wanted and min(wanted) >= 0 and max(wanted) < 2**31 and len(wanted) <= MAX_SEEDS
+    if not fit or len(set(wanted)) != len(wanted):
         raise UserError(
             "seeds must be a number of seeds or different whole numbers from 0 up, at least one, "
-            f"for example 8 or range(8), got {seeds!r}"
+            f"for example 8 or range(8) (no more than {MAX_SEEDS:,}, each below 2^31), "
+            f"got {short(seeds)}"
         )
     return wanted
 

@@ -38,6 +38,8 @@ def _complaint(error: ValidationError) -> str:
     if not first["loc"]:
         return f"{said}, got {came}"
     field = str(first["loc"][-1])[:100]
+    if first["type"] == "missing":
+        return f"{field} is needed, since it has no default; got {came}"
     return f"{field}: {said}, got {came}"
 
 
@@ -53,6 +55,25 @@ def refusing(name: str) -> Generator[None]:
         raise UserError(said) from None
     except RecursionError:
         raise UserError(f"{name}: nested too deeply") from None
+
+
+def _by_name_alone(cls: "type[Strict]", came: object) -> str:
+    """What is said where a field was given without its name."""
+    fields = ", ".join(name for name in cls.model_fields if name != "kind")
+    return (
+        f"{cls.__name__} takes its fields by name, got {short(came)}; allowed: {fields or 'none'}"
+    )
+
+
+def _never_changes(cls: "type[Strict]", name: str, *values: object) -> str:
+    """What is said where a field was set, or deleted."""
+    if name not in cls.model_fields:
+        return unknown(f"field of {cls.__name__}", name, cls.model_fields)
+    new = short(values[0]) if values else "..."
+    return (
+        f"a {cls.__name__} never changes, so {name} stays as it is; allowed: a changed copy, "
+        f".model_copy(update={{{name!r}: {new}}})"
+    )
 
 
 class _AsItIs(str):
@@ -117,9 +138,24 @@ class Strict(BaseModel):
         new_names = {old: new for new, old in cls.stored_names.items()}
         return {new_names.get(name, name): value for name, value in fields.items()}
 
+    # not in `__init__`, whose signature is what `help` and an editor show
+    def __new__(cls: type[S], /, *values: Any, **_: Any) -> S:
+        if values and cls.__init__ is Strict.__init__:
+            raise UserError(_by_name_alone(cls, values[0]))
+        return object.__new__(cls)
+
     def __init__(self, /, **fields: Any) -> None:
         with refusing(type(self).__name__):
             super().__init__(**fields)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            raise UserError(_never_changes(type(self), name, value))
+
+    def __delattr__(self, name: str) -> None:
+        raise UserError(_never_changes(type(self), name))
 
     @classmethod
     def model_validate(cls: type[S], *args: Any, **options: Any) -> S:

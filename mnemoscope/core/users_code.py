@@ -5,16 +5,18 @@ in thirty lines about Python that asks for the value of a traced array is one li
 to use instead.
 """
 
+import inspect
 import linecache
 import sys
 import traceback
-from collections.abc import Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import jax
 
-from mnemoscope.core.errors import UserError
+from mnemoscope.core.errors import UserError, unknown
 
 # what was asked for, and what to use instead, by JAX's error; the first that fits
 TRACED: tuple[tuple[type[Exception], str, str], ...] = (
@@ -48,11 +50,12 @@ LIBRARIES = ("jax", "jaxlib", "jaxtyping", "beartype", "numpy", "optax", "pydant
 
 
 @contextmanager
-def calling(what: str) -> Generator[None]:
+def calling(what: str, parameters: Collection[str] = ()) -> Generator[None]:
     """While somebody's own code runs: say what it was for if it raises.
 
     Args:
         what: whose code, and which: `task 'copy-back': sample`.
+        parameters: the names by which it finds parameters, if it gets any.
     """
     try:
         yield
@@ -60,6 +63,10 @@ def calling(what: str) -> Generator[None]:
         raise
     except Exception as error:
         place = place_of(error)
+        name = error.args[0] if isinstance(error, KeyError) and error.args else None
+        if parameters and isinstance(name, str) and name not in parameters:
+            asked = unknown(f"parameter in {what}", name, parameters)
+            raise UserError(f"{asked}{place and f' ({place})'}") from error
         for kind, asked, instead in TRACED:
             if isinstance(error, kind):
                 raise UserError(
@@ -68,6 +75,32 @@ def calling(what: str) -> Generator[None]:
                 ) from None
         error.add_note(f"while running {what}{place and f' ({place})'}")
         raise
+
+
+def require_arguments(whose: str, method: Callable[..., Any], *wanted: str) -> None:
+    """Raise unless somebody's own function can be called as the package calls it.
+
+    Args:
+        whose: it is: `task 'copy-back'`.
+        method: the function.
+        *wanted: its arguments, `key` by name and all others by place; `name=None` is one that is
+            left out at times.
+    """
+    by_name = {"key": None} if "key" in wanted else {}
+    by_place = [name for name in wanted if name != "key"]
+    always = [name for name in by_place if "=" not in name]
+    try:
+        signature = inspect.signature(method)
+    except ValueError:  # what is built in need not say
+        return
+    try:
+        signature.bind(*by_place, **by_name)
+        signature.bind(*always, **by_name)
+    except TypeError:
+        in_front = ["self"] if inspect.ismethod(method) else []
+        shown = ", ".join([*in_front, *by_place, *(["*", "key"] if by_name else [])])
+        name = method.__name__
+        raise UserError(f"{whose}: {name}{signature} must be {name}({shown})") from None
 
 
 def place_of(error: BaseException) -> str:

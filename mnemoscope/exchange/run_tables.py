@@ -23,6 +23,7 @@ from mnemoscope.verdicts.ledger import Entry, Ledger
 Column = Shaped[np.ndarray, "row"]
 Tables = dict[str, dict[str, Column]]
 ABOUT = "about.json"
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet computes
 # of an entry, besides its interval
 COLUMNS = (
     "id",
@@ -173,6 +174,9 @@ def write_numpy(arrays: Mapping[str, np.ndarray], path: Path, force: bool) -> No
 def write_csv(tables: Tables, about: Mapping[str, Any], folder: Path, force: bool) -> None:
     """A folder with a .csv file for each table, numbers in full, and about.json.
 
+    A text that a spreadsheet would take for a formula gets an apostrophe in front: the words of a
+    study that somebody handed over must not be run.
+
     Args:
         tables: The tables by their names.
         about: What they come from, for about.json.
@@ -184,8 +188,15 @@ def write_csv(tables: Tables, about: Mapping[str, Any], folder: Path, force: boo
             with open(where / f"{name}.csv", "w", encoding="utf-8", newline="") as file:
                 rows = csv.writer(file, lineterminator="\n")
                 rows.writerow(table)
-                rows.writerows(zip(*table.values(), strict=True))
+                rows.writerows(zip(*map(_as_text, table.values()), strict=True))
         _write_about(where, about)
+
+
+def _as_text(column: Column) -> Column | list[str]:
+    """A column of which no text begins like a formula."""
+    if column.dtype.kind != "U":
+        return column
+    return [f"'{text}" if text.startswith(FORMULA) and text != "-" else text for text in column]
 
 
 def write_parquet(tables: Tables, about: Mapping[str, Any], folder: Path, force: bool) -> None:

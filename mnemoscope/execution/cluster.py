@@ -5,9 +5,9 @@ hangs or raises costs the block one of three tries, and the block goes to anothe
 that joins late is given what is left. Whatever comes back is checked, and stored here, in one
 store, for the seeds that it does not hold yet: so a block is stored once, however often it returns.
 
-A worker answers with safetensors bytes. It is given no work unless it runs the same Mnemoscope on
-the same JAX, and knows every kind from outside by the same code: a seed trains to the same bits in
-any block on machines of one type, but not under another release.
+What a worker does is `mnemoscope.execution.cluster_worker`. It is given no work unless it runs
+the same Mnemoscope on the same JAX, and knows every kind from outside by the same code: a seed
+trains to the same bits in any block on machines of one type, but not under another release.
 """
 
 import asyncio
@@ -18,122 +18,32 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import jax
 from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TrainedBy, trained_by
 from mnemoscope.core.kinds import codes_in
 from mnemoscope.core.seeds import OUT_OF_MEMORY
 from mnemoscope.execution.blocks import TRIES, Attempt, Block, ClusterProgress, Lacking, block_size
+from mnemoscope.execution.cluster_worker import (
+    describe_worker,
+    in_a_line,
+    must_agree,
+    train_block,
+)
 from mnemoscope.execution.local import contiguous_blocks, select
-from mnemoscope.execution.machine import hardware, use_all_devices, versions
-from mnemoscope.execution.sent_plugins import SentPlugin, load_sent
-from mnemoscope.store import Store, arrays_of, check_arrays, run_of
-from mnemoscope.tasks.data_files import remember_file
-from mnemoscope.training.loop import fit
+from mnemoscope.execution.sent_plugins import SentPlugin
+from mnemoscope.store import Store, check_arrays, run_of
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
 
 CONNECT_SECONDS = 10
 BLOCK_TIMEOUT = 3600.0  # seconds without a step before a block is tried elsewhere as well
-# how often the client looks for workers that came or went, and a worker says how far it is
+# how often the client looks for workers that came or went
 POLL_SECONDS = 1.0
-
-
-def _line(error: Exception) -> str:
-    """An exception in one line."""
-    lines = str(error).splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0][:200]}"
-
-
-# ---- on a worker
-
-
-def _must_agree() -> dict[str, str]:
-    """What client and workers must have in common.
-
-    That is everything that a trained number may depend on, but the machine.
-    """
-    ours = trained_by().model_dump(mode="json", exclude={"device"})
-    return {"numpy": versions()["numpy"]} | {name: str(value) for name, value in ours.items()}
-
-
-def describe_worker(sent: Sequence[SentPlugin], specs: Sequence[str]) -> dict[str, Any]:
-    """What a worker is, once it has loaded what the client has.
-
-    Its Dask threads are the CPU cores that it may train on.
-
-    Args:
-        sent: plugins.
-        specs: what is to be trained, as JSON; a kind that is unknown here, or of another code, is
-            an error.
-    """
-    from distributed import get_worker
-
-    try:
-        use_all_devices(at_most=get_worker().state.nthreads)
-        load_sent(sent, Path(get_worker().local_directory))
-        for spec_json in specs:
-            Spec.model_validate_json(spec_json)
-        accelerator = jax.default_backend() != "cpu"
-        return {"agree": _must_agree(), "accelerator": accelerator, "devices": jax.device_count()}
-    except (
-        Exception
-    ) as error:  # in words: an exception that cannot be serialized leaves a Dask worker mute
-        return {"error": _line(error)}
-
-
-def train_block(
-    spec_json: str, seeds: list[int], topic: str, number: int, files: Mapping[str, str]
-) -> dict[str, Any]:
-    """Train a block on this worker, with a sign of life now and then.
-
-    Args:
-        spec_json: what to train.
-        seeds: consecutive.
-        topic: where signs of life are heard.
-        number: of the block, which they name.
-        files: those that the task reads, by SHA-256, with the path that they have everywhere.
-    """
-    from distributed import get_worker
-
-    worker = get_worker()
-    began = time.monotonic()
-    last_sign = 0.0
-    spec = Spec.model_validate_json(spec_json)
-    for sha256, path in files.items():
-        remember_file(sha256, path)
-    origin = trained_by()
-
-    def send_sign_of_life(steps: int, _: int) -> None:
-        nonlocal last_sign
-        if time.monotonic() - last_sign > POLL_SECONDS:
-            last_sign = time.monotonic()
-            worker.log_event(topic, [worker.address, number, steps])
-
-    try:
-        send_sign_of_life(0, spec.steps)
-        run = fit(spec, seeds, progress=send_sign_of_life)
-    except Exception as error:  # in words, as above
-        return {"error": _line(error)}
-    data = save(arrays_of(run))
-    return {
-        "spec": spec.digest(),
-        "seeds": list(run.seeds),
-        "data": data,
-        "sha256": hashlib.sha256(data).hexdigest(),
-        "seconds": time.monotonic() - began,
-        "machine": hardware(),
-        "trained_by": origin.canonical_json(),
-    }
-
-
-# ---- on the client
 
 
 def check_answer(spec: Spec, seeds: list[int], answer: Mapping[str, Any]) -> Run:
@@ -280,7 +190,7 @@ class _Session:
             )
         except (OSError, ValueError, TypeError) as error:
             raise UserError(
-                f"no Dask scheduler answers at {address!r} ({_line(error)}); "
+                f"no Dask scheduler answers at {address!r} ({in_a_line(error)}); "
                 "start one with 'dask scheduler'"
             ) from error
 
@@ -366,7 +276,7 @@ class _Session:
             except Exception as error:
                 if self.client.status != "running":
                     return  # the scheduler is gone, and nobody's block is to blame
-                self._fail(worker, attempt, _line(error).removeprefix("ValueError: "))
+                self._fail(worker, attempt, in_a_line(error).removeprefix("ValueError: "))
             else:
                 self._store_block(block, run, answer)
             finally:
@@ -386,11 +296,11 @@ class _Session:
             if "error" in worker_info:
                 raise ValueError(worker_info["error"])
             theirs = worker_info["agree"]
-            for name, ours in _must_agree().items():
+            for name, ours in must_agree().items():
                 if theirs.get(name) != ours:
                     differs.append(f"it has {name} {theirs.get(name)}, we have {ours}")
         except Exception as error:
-            differs = [_line(error).removeprefix("ValueError: ").removeprefix("UserError: ")]
+            differs = [in_a_line(error).removeprefix("ValueError: ").removeprefix("UserError: ")]
         if differs:
             self.refused[worker] = "; ".join(differs)
             self.cluster.say(f"  worker {worker} is given no work: {self.refused[worker]}")

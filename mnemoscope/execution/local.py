@@ -12,7 +12,7 @@ from typing import cast
 import jax
 import numpy as np
 
-from mnemoscope.core.errors import Notice, UserError
+from mnemoscope.core.errors import Notice, UserError, counted
 from mnemoscope.core.fingerprint import describe_origins, trained_by
 from mnemoscope.core.seeds import OUT_OF_MEMORY, different_seeds
 from mnemoscope.core.working import show_progress
@@ -32,10 +32,20 @@ ACCELERATOR_BLOCK = 1024
 
 
 def _checkpointer(store: Store, spec: Spec, block: Sequence[int]) -> StoreCheckpointer:
-    """What saves a block under way: only this program on this machine goes on from there."""
-    origin = trained_by()
-    name = block_id(spec.digest(), block[0], block[-1], origin.program())
-    by = json.dumps([hardware(), versions(), origin.canonical_json()])
+    """What saves a block under way."""
+    name = block_id(spec.digest(), block[0], block[-1], trained_by().program())
+    return make_checkpointer(store, name)
+
+
+def make_checkpointer(store: Store, name: str, what: str = "") -> StoreCheckpointer:
+    """What saves a training under way: only this program on this machine goes on from there.
+
+    Args:
+        store: where it is saved.
+        name: under which name.
+        what: is trained, in words, where the name does not say it all.
+    """
+    by = json.dumps([hardware(), versions(), trained_by().canonical_json(), what])
     return StoreCheckpointer(store, name, by)
 
 
@@ -113,18 +123,20 @@ def load_or_train(
         missing = _missing_blocks(store, spec, wanted)
         with show_progress(describe_training(spec, sum(map(len, missing))), progress) as tell:
             _train(store, spec, missing, tell, sink, name)
-    program = trained_by().program()
-    rows, _ = store.blocks(spec, wanted, program)
+        program = trained_by().program()
+        rows, _ = store.blocks(spec, wanted, program)
+        # read before anybody else may delete it
+        found = select([store.load(row) for row in rows], wanted)
     if rows[0].program != program:
         by = ", ".join(describe_origins(row.origin for row in rows))
         message = f"{name} was trained by {by}, not by this program; it is used as that"
         warnings.warn(message, Notice, stacklevel=2)
-    return select([store.load(row) for row in rows], wanted)
+    return found
 
 
 def describe_training(spec: Spec, n_seeds: int) -> str:
     """What is being trained, in words."""
-    return f"training {n_seeds} seed{'s' * (n_seeds != 1)} of {spec.task.kind_name()}"
+    return f"training {counted(n_seeds, 'seed')} of {spec.task.kind_name()}"
 
 
 def train_again(store: Store, row: RunRow, progress: Progress | None = None) -> None:
@@ -163,7 +175,7 @@ def _train(
             blocks[:0] = contiguous_blocks(block, fitting)
             continue
         began = time.monotonic()
-        checkpointer = _checkpointer(store, spec, block)
+        saving = _checkpointer(store, spec, block)
         if sink:
             sink.init(f"{name}/{block[0]}-{block[-1]}", spec.model_dump(mode="json"))
         try:
@@ -171,7 +183,7 @@ def _train(
                 spec,
                 block,
                 progress=progress and PartialProgress(progress, behind, len(block), total),
-                checkpointer=checkpointer,
+                checkpointer=saving,
                 sink=sink,
             )
         except jax.errors.JaxRuntimeError as error:
@@ -183,7 +195,7 @@ def _train(
             if sink:
                 sink.finish()
         store.save(run, time.monotonic() - began, hardware())
-        checkpointer.drop()
+        saving.drop()
         if lost := run.diverged():
             message = f"{name}: diverged and left out of what is judged: {lost}"
             warnings.warn(message, Notice, stacklevel=3)

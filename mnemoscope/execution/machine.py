@@ -9,6 +9,7 @@ import jax
 
 from mnemoscope import __version__
 from mnemoscope.core.devices import use_all_cores
+from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import cpu_model
 
 
@@ -30,6 +31,20 @@ def use_all_devices(cache: Path | None = None, at_most: int | None = None) -> No
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    _require_devices()
+
+
+def _require_devices() -> None:
+    """Raise where JAX finds no device of the platforms that it was told of."""
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError) as error:
+        asked = os.environ.get("JAX_PLATFORMS", "")
+        lines = str(error).splitlines() or ["it does not say why"]
+        raise UserError(
+            f"JAX finds no device (JAX_PLATFORMS={asked!r}: {lines[0]}); allowed: "
+            "JAX_PLATFORMS=cpu, or to leave it unset"
+        ) from None
 
 
 def compile_cache_dir() -> Path:

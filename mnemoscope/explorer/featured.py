@@ -16,7 +16,7 @@ def featured_runs(study: Study, store: Store) -> dict[str, Run]:
         study: Whose runs they are.
         store: Where they are looked for.
     """
-    conditions = study.conditions("quick") if study.explore else {}
+    conditions = study.list_conditions("quick") if study.explore else {}
     found: dict[str, Run] = {}
     for name in study.explore:
         condition = conditions[name]

@@ -115,7 +115,9 @@ def _why_not_training(spec: Spec) -> str | None:
         return "precision 'bfloat16' (allowed: 'default', 'highest')"
     if spec.model.frozen_names() or spec.unfreeze_at:
         return "parameters that are frozen (allowed: none)"
-    if isinstance(spec.model, ModelConfig) and spec.model.init != Init():
+    if type(spec.model) is not ModelConfig:  # it may draw its parameters in a way of its own
+        return f"model {spec.model.kind_name()!r} (allowed: {ModelConfig.kind_name()!r})"
+    if spec.model.init != Init():
         return "an init of its own (allowed: as parameters are drawn)"
     return None
 
@@ -141,7 +143,8 @@ def _find_floor(task: Task, seed: int) -> float | None:
     if type(task).loss_floor is Task.loss_floor:
         return None
     worlds = draw_worlds(task, jnp.array([seed]))
-    return task.loss_floor(jax.tree.map(itemgetter(0), worlds))
+    floor = task.loss_floor(jax.tree.map(itemgetter(0), worlds))
+    return None if floor is None else float(floor)
 
 
 def pack_recipes(task: Task) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from mnemoscope.core import notebook
 from mnemoscope.core.attention_maps import AttentionMaps
 from mnemoscope.core.axes import Array
 from mnemoscope.core.errors import UserError, short, unknown
+from mnemoscope.models.consumer_support import as_transformer
 from mnemoscope.models.shapes import heads_of_qkv
 from mnemoscope.models.sites import SPLIT_INPUTS, SiteName, full_site_name
 from mnemoscope.models.transformer_lens_names import CACHE, refuse
@@ -120,7 +121,8 @@ class CachedSites(Mapping[str, Array]):
                 f"attention is drawn of one model on one prompt; this cache has {in_front} in "
                 "front; allowed: run.model(seed).run_with_cache(prompt)"
             )
-        with_attn = [i for i in range(self.model.config.n_layers) if self.model.config.has_attn(i)]
+        config = as_transformer(self.model.config, "cache.attention")
+        with_attn = [i for i in range(config.n_layers) if config.has_attn(i)]
         if layer is not None and layer not in with_attn:
             raise UserError(unknown("layer with attention", layer, with_attn))
         chosen = with_attn if layer is None else [layer]

@@ -194,11 +194,21 @@ def _edit(site: Any, value: Any, mask: Numbers | None, adds: bool) -> Edit:
 
 def head_mask(config: Model, heads: tuple[int, ...]) -> Bool[Array, "1 head 1"]:
     """Which heads, as a mask for a site with axes (pos, head, ...)."""
+    _require_heads(config)
     for head in heads:
         if not 0 <= head < config.n_heads:
             raise UserError(f"unknown head {head}; allowed: 0 to {config.n_heads - 1}")
     is_chosen = jnp.array([head in heads for head in range(config.n_heads)])
     return is_chosen[None, :, None]
+
+
+def _require_heads(config: Model) -> None:
+    """Raise for a model without heads."""
+    if not hasattr(config, "n_heads"):
+        raise UserError(
+            f"the model {config.kind_name()!r} has no attention heads; allowed: replace_site at "
+            f"one of its sites: {', '.join(config.sites())}"
+        )
 
 
 def knock_out_head(config: Model, layer: int, head: int, mean: Array | None = None) -> Edit:

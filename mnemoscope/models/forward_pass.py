@@ -63,7 +63,7 @@ def forward(
         edits: What the pass should find at some sites instead of what it computed.
     """
     site = SiteRecorder(config, tuple(edits))
-    with calling(f"model {config.kind_name()!r}: forward"):
+    with calling(f"model {config.kind_name()!r}: forward", params):
         logits = config.forward(params, tokens, site)
     site.require_all_edited()
     if jnp.ndim(logits) != 2 or len(logits) != len(tokens):

@@ -26,7 +26,8 @@ from pydantic import model_validator
 
 from mnemoscope.core.axes import Array, Logits, Params, PRNGKeyArray, Tokens
 from mnemoscope.core.errors import NoSuchNameError, UserError, short, unknown
-from mnemoscope.core.kinds import Kind, any_kind
+from mnemoscope.core.kinds import Kind, any_kind, is_ours
+from mnemoscope.core.users_code import require_arguments
 
 Shapes = dict[str, tuple[int, ...]]
 Sites = dict[str, str]
@@ -214,6 +215,10 @@ class Model(Kind):
 
     @model_validator(mode="after")
     def _check_frozen(self) -> "Model":
+        if not is_ours(type(self)):
+            whose = f"the model {self.kind_name()!r}"
+            require_arguments(whose, self.parameter_shapes, "d_vocab", "n_ctx", "d_vocab_out=None")
+            require_arguments(whose, self.forward, "params", "tokens", "site")
         self.frozen_names()  # raises for a pattern that matches nothing
         return self
 

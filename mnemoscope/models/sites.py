@@ -4,6 +4,7 @@ A site has TransformerLens's name and TransformerLens's value. An edit can be ma
 them, and a trace holds what each was, after edits.
 """
 
+import difflib
 import re
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
@@ -140,7 +141,23 @@ def full_site_name(config: Model, name: SiteName | Any) -> str:
     for candidate in candidates:
         if candidate in sites:
             return candidate
-    raise UserError(unknown("site", name, sites))
+    raise UserError(unknown("site", name, sites, near=_near(sites, name)))
+
+
+def _near(sites: Sites, name: SiteName | Any) -> str | None:
+    """The site that a short form with a slip in it means; None if it is like none."""
+    parts: tuple[Any, ...] = name if isinstance(name, tuple) else ()
+    if not parts or not isinstance(parts[0], str):
+        return None
+    by_short: dict[str, str] = {}
+    for full in sites:
+        block = re.match(r"blocks\.(\d+)\.", full)
+        layers = (int(block[1]), None) if block else (None,)
+        if len(parts) > 1 and parts[1] not in layers:
+            continue
+        by_short.setdefault(full.rpartition(".hook_")[2].removeprefix("hook_"), full)
+    similar = difflib.get_close_matches(parts[0], by_short, n=1)
+    return by_short[similar[0]] if similar else None
 
 
 def _candidates(config: Model, name: tuple[Any, ...]) -> list[str]:

@@ -19,6 +19,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mnemoscope.core.errors import counted
+from mnemoscope.core.theme import VERDICTS
 from mnemoscope.report.ledger_tables import styled
 from mnemoscope.verdicts.claim import Claim
 from mnemoscope.verdicts.ledger import Entry, Ledger
@@ -138,7 +140,8 @@ def print_pairs(console: Console, one: Ledger, other: Ledger, found: Sequence[Pa
         found: Their claims, side by side.
     """
     differ = [pair.one.id for pair in found if not pair.same]
-    said = f"the same verdict on all {len(found)} claims"
+    # of one claim "all" would be odd
+    said = f"the same verdict on {'all ' * (len(found) > 1)}{counted(len(found), 'claim')}"
     if differ:
         said = f"verdicts differ: {', '.join(differ)}"
     if one.scale != other.scale:
@@ -150,7 +153,8 @@ def print_pairs(console: Console, one: Ledger, other: Ledger, found: Sequence[Pa
         caption_justify="left",
     )
     for heading in ("", "this", "measured [95%]", "that", "measured [95%]", "", "seeds"):
-        table.add_column(heading)
+        is_verdict = heading in ("this", "that")
+        table.add_column(heading, min_width=max(map(len, VERDICTS)) + 1 if is_verdict else None)
     for pair in found:
         table.add_row(
             escape(pair.one.id),

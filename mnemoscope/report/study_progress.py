@@ -17,6 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from mnemoscope.core.errors import counted
 from mnemoscope.execution.blocks import ClusterProgress
 from mnemoscope.report.ledger_tables import styled
 from mnemoscope.studies.study import Condition
@@ -68,8 +69,8 @@ class Live:
             self.console.print(f"{self.title}: everything is finished.")
             return
         self.console.print(
-            f"{self.title}: {_counted(len(conditions), 'condition')} to train or find, "
-            f"{_counted(claims, 'claim')} to judge."
+            f"{self.title}: {counted(len(conditions), 'condition')} to train or find, "
+            f"{counted(claims, 'claim')} to judge."
         )
         training = sum(map(self._cost, conditions))
         judging = 0.25 * training + 1
@@ -84,7 +85,7 @@ class Live:
         if index < len(names):
             name = names[index]
             self.began[name] = time.monotonic()
-            text = f"{name} · {self.conditions[name].seeds} seeds"
+            text = f"{name} · {counted(self.conditions[name].seeds, 'seed')}"
             self.bars[name] = self.progress.add_task(text, total=None, note="compiling")
 
     def trained(self, name: str, done: int, total: int) -> None:
@@ -108,7 +109,7 @@ class Live:
             for bar in self.bars.values():
                 self.progress.update(bar, visible=False)
             self.cluster = self.progress.add_task("cluster", total=progress.of_samples, note="")
-        who = f"{progress.workers} workers" if progress.workers else "waiting for workers"
+        who = counted(progress.workers, "worker") if progress.workers else "waiting for workers"
         rate = f"{progress.per_second:,.0f} samples/s"
         self.progress.update(
             self.cluster,
@@ -119,7 +120,7 @@ class Live:
         )
         if progress.blocks and progress.stored == progress.blocks:
             self.progress.remove_task(self.cluster)
-            self.progress.print(f"  {progress.blocks} blocks from the cluster, {rate}")
+            self.progress.print(f"  {counted(progress.blocks, 'block')} from the cluster, {rate}")
             self.cluster = None
 
     def say(self, line: str) -> None:
@@ -135,8 +136,3 @@ class Live:
         self.progress.advance(self.overall, self.judge_cost)
         verdict = styled(entry.verdict, f"{entry.verdict_in_words():<16}")
         self.progress.print(f"  {entry.id:<5} {verdict} {escape(entry.sentence)}", highlight=False)
-
-
-def _counted(number: int, noun: str) -> str:
-    """So many of something: 1 claim, 2 claims."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -4,7 +4,8 @@ A file is held against its checksum in the index, and a row of the index against
 """
 
 import sqlite3
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Collection
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -122,3 +123,22 @@ def _file_error_now(folder: Path, name: str, row: FileRow | None) -> str:
     if path.is_file():
         return file_error(path, row)
     return "it is gone" if row and not cut_off else ""
+
+
+def orphans(folder: Path, known: Collection[str], older_than: float) -> list[str]:
+    """Files among the runs that the index does not know, by name: what a cut-off writing left, or
+    what an index knew that is no longer there.
+
+    Args:
+        folder: the store.
+        known: the names of the files that the index knows.
+        older_than: when a file must have been written, in seconds since 1970; a younger one may be
+            on its way into the index.
+    """
+    found: list[str] = []
+    for path in sorted((folder / "runs").rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        about = path.lstat()
+        if stat.S_ISREG(about.st_mode) and about.st_mtime < older_than and name not in known:
+            found.append(name)
+    return found

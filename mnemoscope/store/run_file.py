@@ -69,6 +69,10 @@ class RunRow(NamedTuple):
         """The name of the block."""
         return block_id(self.spec, self.first, self.last, self.program)
 
+    def starts_with(self, text: str) -> bool:
+        """Whether the name of the block starts so, in capitals or not."""
+        return self.id.startswith(text.lower())
+
     @property
     def origin(self) -> TrainedBy | None:
         """What trained it; None where that was not kept."""

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sqlite3
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ from mnemoscope.store.check import (
     FileRow,
     file_damage,
     file_error,
+    orphans,
     run_damage,
 )
 from mnemoscope.store.checksums import row_checksum, sha256
@@ -37,6 +39,9 @@ from mnemoscope.store.schema import CHECKSUM, put, put_with_checksum
 if TYPE_CHECKING:  # reading the index needs no JAX
     from mnemoscope.training.run import Run
     from mnemoscope.training.spec import Spec
+
+
+ORPHANED_AFTER = 3600  # seconds after which nobody is still writing a file
 
 
 def open_store(store: "Store | str | os.PathLike[str]") -> "Store":
@@ -51,16 +56,17 @@ class Store(Index):
 
     def rows(self, spec: str = "") -> list[RunRow]:
         """The stored blocks whose Spec digest starts with `spec`, oldest first."""
+        # a range, which the index is sorted by: no digest has a letter after f
         query = (
             f"SELECT {', '.join((*RunRow._fields[:-1], CHECKSUM))} FROM runs "
-            "WHERE substr(spec, 1, ?) = ? ORDER BY made, spec, first"
+            "WHERE spec >= ? AND spec < ? || 'g' ORDER BY made, spec, first"
         )
-        found = self._read(query, (len(spec), spec), run_file.COLUMN_TYPES)
+        found = self._read(query, (spec, spec), run_file.COLUMN_TYPES)
         return [RunRow(*row) for row in found]
 
     def find(self, start: str) -> RunRow:
-        """The one stored block whose id starts so."""
-        rows = [row for row in self.rows() if row.id.startswith(start)]
+        """The one stored block whose id starts so, in capitals or not."""
+        rows = [row for row in self.rows() if row.starts_with(start)]
         if len(rows) == 1:
             return rows[0]
         kind = f"{len(rows)} stored runs start with" if rows else "no stored run starts with"
@@ -321,6 +327,12 @@ class Store(Index):
             names.add(path.relative_to(self.folder).as_posix())
         found += [file_damage(self.folder, name, self._file_row) for name in sorted(names)]
         return [damage for damage in found if damage]
+
+    def orphans(self) -> list[str]:
+        """Files among the runs that the index does not know, and that nobody is writing now."""
+        known = {row.file for row in self.rows()}
+        known |= {name for (name,) in self._read("SELECT name FROM files")}
+        return orphans(self.folder, known, time.time() - ORPHANED_AFTER)
 
     def forget(self, damage: Damage) -> None:
         """Take out what is damaged, so that it is made again when it is next asked for."""

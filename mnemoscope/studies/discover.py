@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 from mnemoscope.core import plugins
-from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.core.errors import UserError, in_any_case, unknown
 from mnemoscope.studies.folder import CLAIMS, LAST, load_part, path_of, read_toml
 
 if TYPE_CHECKING:
@@ -305,15 +305,17 @@ def find_claim(asked: str) -> tuple["Study", str]:
     """The study that has a claim, and the claim's id.
 
     Args:
-        asked: the id; after a path and `@` where the study is not known by name.
+        asked: the id, in capitals or not; after a path and `@` where the study is not known by
+            name.
     """
     path, at, claim_id = asked.rpartition("@")
     if at and (plugins.is_path(path) or path in STUDIES):
         study = find_study(path)
         return study, study.pick((claim_id,))[0].claim.id
     known = _studies_of_claims(STUDIES.places())
-    if asked not in known:
+    if in_any_case(asked, known) not in known:
         known = _studies_of_claims(STUDIES)
+    asked = in_any_case(asked, known)
     if asked not in known:
         raise UserError(unknown("claim", asked, known))
     if len(known[asked]) > 1:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from mnemoscope.core.errors import UserError, in_one_line
+from mnemoscope.core.errors import UserError, in_one_line, unknown
 from mnemoscope.core.strict import Strict
 from mnemoscope.studies.folder import LAST, read_toml
 from mnemoscope.studies.scales import LARGEST_FIRST
@@ -77,7 +77,7 @@ def describe_conditions(study: Study) -> tuple[str, ...]:
     return tuple(
         f"{name}: {each.seeds} seeds, {each.spec.steps:,} steps of {each.spec.batch} sequences; "
         f"{_what_is_stated(each.spec.task)}; {_what_is_stated(each.spec.model)}"
-        for name, each in study.conditions(LARGEST_FIRST[0]).items()
+        for name, each in study.list_conditions(LARGEST_FIRST[0]).items()
     )
 
 
@@ -99,6 +99,34 @@ def load_panels(study: Study) -> dict[str, tuple[Panel, ...]]:
     with _said_of(study, "figures.toml"):
         by_claim = _read(study, "figures.toml")
         return {claim: tuple(map(Panel.model_validate, each)) for claim, each in by_claim.items()}
+
+
+def require_words(study: Study) -> None:
+    """Raise for a page or figures that cannot be read, and for figures of what is no claim."""
+    load_page(study)
+    known = [test.claim.id for test in study.tests]
+    for claim in load_panels(study):
+        if claim not in known:
+            raise UserError(unknown(f"claim in figures.toml of {study.name!r}", claim, known))
+
+
+def require_explored(study: Study) -> None:
+    """Raise for a condition that the explorer is to show and that is not trained at the quick
+    scale."""
+    known = study.list_conditions("quick") if study.explore else {}
+    for name in study.explore:
+        if name not in known:
+            raise UserError(unknown(f"condition in explore= of study {study.name!r}", name, known))
+
+
+def require_presentable(study: Study) -> None:
+    """Raise for what would be refused after the training: words, figures, what is explored.
+
+    Args:
+        study: before anything of it is trained.
+    """
+    require_words(study)
+    require_explored(study)
 
 
 def _read(study: Study, file: str) -> dict[str, Any]:

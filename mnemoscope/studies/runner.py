@@ -36,6 +36,7 @@ from mnemoscope.studies.measurement import (
     require_measurement,
 )
 from mnemoscope.studies.plot_data import Plots
+from mnemoscope.studies.presentation import require_presentable
 from mnemoscope.studies.scales import Scale
 from mnemoscope.studies.study import ClaimTest, Condition, Study, with_seeds
 from mnemoscope.training.run import Run
@@ -204,7 +205,8 @@ def run_study(
             (`mnemoscope.execution.cluster`); what it leaves is trained here.
     """
     job = _Job(study, scale, store, command, watcher, sink, train_elsewhere)
-    conditions = study.conditions(scale)
+    require_presentable(study)
+    conditions = study.list_conditions(scale)
     if seeds is not None:
         conditions = with_seeds(conditions, seeds)
     known = {row.id for row in store.rows()}

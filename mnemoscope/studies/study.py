@@ -5,9 +5,9 @@ from dataclasses import InitVar, dataclass, replace
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from mnemoscope.core.errors import UserError, short, unknown
+from mnemoscope.core.errors import UserError, in_any_case, short, unknown
 from mnemoscope.core.plugins import import_within, one_line
 from mnemoscope.studies.folder import CLAIMS, read_toml
 from mnemoscope.studies.measurement import Measurement
@@ -100,13 +100,33 @@ class Study:
     def __repr__(self) -> str:
         return f"<Study {self.name}: {short(self.title)}, {len(self.tests)} claims>"
 
+    def list_conditions(self, scale: Scale) -> dict[str, Condition]:
+        """What is trained at a scale, by name; what is no Condition is refused.
+
+        Args:
+            scale: how much is trained.
+        """
+        found: object = self.conditions(scale)
+        if not isinstance(found, dict):
+            raise UserError(
+                f"conditions of study {self.name!r} must return a dictionary of Conditions by "
+                f"name, got {short(found)}"
+            )
+        for name, each in cast(dict[object, object], found).items():
+            if not isinstance(each, Condition):
+                hint = "; allowed: ms.Condition(SPEC, seeds=16)"
+                came = "a Spec alone" if isinstance(each, Spec) else short(each)
+                raise UserError(f"condition {name!r} of study {self.name!r} is {came}{hint}")
+        return cast(dict[str, Condition], found)
+
     def pick(self, ids: tuple[str, ...] = ()) -> tuple[ClaimTest, ...]:
         """The tests of these claims, in the study's order; none given means all."""
-        known = {test.claim.id: test for test in self.tests}
+        known = [test.claim.id for test in self.tests]
+        chosen = {in_any_case(name, known) for name in ids}
         for name in ids:
-            if name not in known:
+            if in_any_case(name, known) not in known:
                 raise UserError(unknown(f"claim of study {self.name!r}", name, known))
-        return tuple(test for test in self.tests if not ids or test.claim.id in ids)
+        return tuple(test for test in self.tests if not ids or test.claim.id in chosen)
 
 
 def load_study(package: str, name: str) -> Study:

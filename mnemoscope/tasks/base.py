@@ -52,7 +52,26 @@ class Example(NamedTuple):
 
 
 class Task(Kind):
-    """A distribution over sequences whose exact answers are known."""
+    """A distribution over sequences whose exact answers are known.
+
+    One of your own is a class with a kind, in a file anywhere. It needs
+
+        kind: Literal["copy-back"] = "copy-back"    # its name in files; fields of yours follow
+        d_vocab, n_ctx                              # properties: tokens, and the longest input
+        sample(self, world, *, key)                 # one ms.Example(tokens, targets, weights)
+
+    and says more where there is something to say:
+
+        world(self, *, key)                         # what is hidden, drawn once for each seed
+        posterior(self, tokens, world)              # the exact answers
+        loss_floor(self, world)                     # the least loss that anybody can have
+        n_examples, example(self, world, index)     # what run.accuracy() reads, one by one
+        list_examples(self, world)                  # all that `sample` can draw, for exact checks
+        token_names                                 # tokens as people write them
+
+    mnemoscope.testing.check_task(CopyBack()) says whether all of it holds. `mnemoscope new task
+    NAME` writes such a file; docs/your_own_task.md is ten minutes of it.
+    """
 
     family: ClassVar[str] = "task"
 
@@ -146,6 +165,10 @@ class Task(Kind):
         """Every example that `sample` can draw, along a batch axis, and the probability of each.
         None: there are too many.
 
+        With these, checks hold the posterior and the loss floor against counting. What a model is
+        evaluated on is `n_examples` and `example`: it may be other sequences, such as those of a
+        text that were held out, and they are made one by one inside a compiled program.
+
         Args:
             world: what the seed hides.
         """
@@ -183,14 +206,15 @@ class Task(Kind):
 
     @property
     def n_examples(self) -> int | None:
-        """How many sequences a model is evaluated on; None: as many as one asks for, drawn by
-        `sample`."""
+        """How many sequences a model is evaluated on (`run.accuracy()`); None: as many as one asks
+        for, drawn by `sample`. What `sample` can draw in all is `list_examples`."""
         return None
 
     def example(self, world: World, index: Int[Array, ""]) -> Example:
         """One of the sequences that a model is evaluated on; needed where `n_examples` is a number.
 
-        Where some are more probable than others, their weights say so.
+        Where some are more probable than others, their weights say so. It is called inside a
+        compiled program, with an index that is known only there.
 
         Args:
             world: what the seed hides.

@@ -4,7 +4,6 @@ Training asks once, before a task from outside is first compiled; `mnemoscope.te
 sequences.
 """
 
-import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from mnemoscope.core.axes import Array
 from mnemoscope.core.errors import UserError, short
+from mnemoscope.core.users_code import require_arguments
 from mnemoscope.tasks.base import Example, Task, World
 
 
@@ -46,16 +46,7 @@ def require_signature(task: Task, method: Callable[..., Any], *wanted: str) -> N
         method: its method.
         *wanted: its arguments, `key` by name and all others by place.
     """
-    by_name = {"key": None} if "key" in wanted else {}
-    by_place = [name for name in wanted if name != "key"]
-    try:
-        inspect.signature(method).bind(*by_place, **by_name)
-    except TypeError:
-        shown = ", ".join(["self", *by_place, *(["*", "key"] if by_name else [])])
-        raise UserError(
-            f"{name_of(task)}: {method.__name__}{inspect.signature(method)} must be "
-            f"{method.__name__}({shown})"
-        ) from None
+    require_arguments(name_of(task), method, *wanted)
 
 
 def require_world(task: Task, world: World, method: str = "world") -> None:

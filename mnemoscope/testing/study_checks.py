@@ -22,7 +22,7 @@ from mnemoscope.studies.discover import STUDIES, find_study
 from mnemoscope.studies.evidence import Evidence
 from mnemoscope.studies.folder import CLAIMS, read_toml
 from mnemoscope.studies.ledger_files import write_ledger
-from mnemoscope.studies.presentation import load_page, load_panels
+from mnemoscope.studies.presentation import require_explored, require_words
 from mnemoscope.studies.runner import Finding, measure_claim
 from mnemoscope.studies.scales import SCALES
 from mnemoscope.studies.study import ClaimTest, Condition, Study, find_function
@@ -144,7 +144,7 @@ class _Tried:
     @cached_property
     def conditions(self) -> dict[str, Condition]:
         """What the study trains at its quick scale, made tiny."""
-        found = self.study.conditions("quick")
+        found = self.study.list_conditions("quick")
         return {name: Condition(_tiny(each.spec), SEEDS) for name, each in found.items()}
 
     @cached_property
@@ -204,7 +204,7 @@ class _Tried:
 
     def check_needs(self) -> str:
         """Whether each need names a condition at every scale, each pattern one at some scale."""
-        known = {scale: self.study.conditions(scale) for scale in SCALES}
+        known = {scale: self.study.list_conditions(scale) for scale in SCALES}
         for test in self.study.tests:
             for conditions in known.values():
                 test.pick_conditions(conditions)  # raises for a name that is not there
@@ -223,7 +223,7 @@ class _Tried:
         specs = [
             (f"{name} ({scale})", each.spec)
             for scale in SCALES
-            for name, each in self.study.conditions(scale).items()
+            for name, each in self.study.list_conditions(scale).items()
         ]
         if not specs:
             raise NotApplicable("it trains nothing")
@@ -237,9 +237,7 @@ class _Tried:
         """Whether the explorer's conditions are trained at the quick scale."""
         if not self.study.explore:
             raise NotApplicable("it names no conditions for the explorer")
-        known = self.study.conditions("quick")
-        for name in self.study.explore:
-            require(name in known, f"{name!r} is no condition; allowed: {', '.join(known)}")
+        require_explored(self.study)
 
     def check_measured(self) -> str:
         """Whether each claim's function returns what its parts need."""
@@ -278,10 +276,7 @@ class _Tried:
         ]
         if not files:
             raise NotApplicable("it has neither page.toml nor figures.toml; its page is plain")
-        load_page(self.study)
-        known = [test.claim.id for test in self.study.tests]
-        for claim in load_panels(self.study):
-            require(claim in known, f"figures.toml draws {claim!r}, which is no claim of it")
+        require_words(self.study)
         return ", ".join(files)
 
     def check_written(self, rests_on: tuple[Check, ...]) -> None:

@@ -3,7 +3,8 @@ what it says is exact is so.
 
     ms.testing.check_task(CopyBack())
 
-Two worlds and some thousand sequences are drawn, and a small model is trained for a few steps.
+Some thousand sequences are drawn in the worlds of four seeds, and a small model is trained for a
+few steps. What is exact is held against what is drawn in each of these worlds, where they differ.
 """
 
 import json

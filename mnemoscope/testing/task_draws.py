@@ -20,6 +20,7 @@ TOKENS = 2**17  # of all sequences together
 MOST_SEQUENCES = 4096
 ON_THE_HOST = 256  # sequences of which a posterior that is no JAX is asked
 N_WORLDS = 4
+SHARE = 4  # of the sequences of the first world, one in so many is drawn in each other
 MODEL = ModelConfig(d_model=8, n_heads=1, d_mlp=0)
 STEPS = 64
 BATCH = 16
@@ -112,31 +113,32 @@ class TaskDraws:
         """Sequences of the first world."""
         return jax.device_get(self.draw(self.world(), self.keys))
 
-    # ---- the posterior
+    @cached_property
+    def in_worlds(self) -> "tuple[WorldDraws, ...]":
+        """What is drawn in each world of the first seeds, where they differ."""
+        found: dict[bytes, WorldDraws] = {}
+        for seed in range(N_WORLDS):
+            each = WorldDraws(self, seed)
+            bits = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(each.world)]
+            found.setdefault(b"|".join(bits), each)
+        return tuple(found.values())
 
-    def posterior(self, tokens: Int[np.ndarray, "sequence pos"]) -> np.ndarray:
-        """What the posterior says of some sequences: fewer where it is computed on the host."""
+    @property
+    def said_of_worlds(self) -> str:
+        """In how many worlds something was looked at."""
+        n = len(self.in_worlds)
+        return "in one world" if n == 1 else f"in {n} worlds"
+
+    @cached_property
+    def probabilities(self) -> Any:
+        """Compiled: what the posterior says of sequences of one world."""
         task = self.task
-        world = self.world()
-        first = task.posterior(jnp.asarray(tokens[0]), world)
-        if first is None:
-            raise NotApplicable("it has no posterior for these fields")
-        shape = (len(task.loss_positions), task.d_vocab_out)
-        require(
-            np.shape(first) == shape,
-            f"it has a row for each of loss_positions and a column for each answer, {shape}; got "
-            f"{np.shape(first)}",
-        )
-        try:
-            return np.asarray(jax.jit(jax.vmap(lambda row: task.posterior(row, world)))(tokens))
-        except jax.errors.JAXTypeError:  # NumPy, for the host
-            return np.stack(
-                [np.asarray(task.posterior(row, world)) for row in tokens[:ON_THE_HOST]]
-            )
+        return jax.jit(jax.vmap(task.posterior, in_axes=(0, None)))
 
-    def read(self, batch: Example) -> Read:
-        """The posterior of these sequences."""
-        return self.as_read(self.posterior(np.asarray(batch.tokens)), batch)
+    @property
+    def drawn(self) -> Read:
+        """The posterior of what was drawn in the first world."""
+        return self.in_worlds[0].drawn
 
     def as_read(self, p: Float[np.ndarray, "sequence read answer"], batch: Example) -> Read:
         """What somebody says of the first of these sequences, beside what was drawn."""
@@ -148,24 +150,6 @@ class TaskDraws:
             np.asarray(batch.weights)[:n, read],
             np.asarray(batch.tokens)[:n],
         )
-
-    @cached_property
-    def drawn(self) -> Read:
-        """The posterior of what was drawn."""
-        if type(self.task).posterior is Task.posterior:
-            raise NotApplicable("it has no posterior")
-        return self.read(self.batch)
-
-    @cached_property
-    def listed(self) -> tuple[Example, Float[np.ndarray, "sequence"]]:
-        """All sequences that there are, and the probability of each."""
-        found = self.task.list_examples(self.world())
-        if found is None:
-            raise NotApplicable("it does not list its examples")
-        examples, probability = found
-        if len(probability) > MOST_SEQUENCES:
-            raise NotApplicable(f"its {len(probability):,} examples are too many to compare")
-        return jax.device_get(examples), np.asarray(probability, float)
 
     # ---- a short training
 
@@ -193,3 +177,75 @@ class TaskDraws:
         batch = self.batch
         layers = np.zeros(len(batch.tokens), int) if batch.layer is None else batch.layer
         return np.asarray(jax.jit(jax.vmap(of_sequence))(batch.tokens, layers))
+
+
+class WorldDraws:
+    """Sequences, posteriors and the list of examples of one world, each made when it is first
+    asked for; in all worlds but the first of a quarter as many sequences.
+
+    Args:
+        draws: those of the task.
+        seed: whose world it is.
+    """
+
+    def __init__(self, draws: TaskDraws, seed: int):
+        self.draws = draws
+        self.task = draws.task
+        self.seed = seed
+        self.world = draws.world(seed)
+
+    @property
+    def said(self) -> str:
+        """Which world it is, after what was found there; nothing of the first."""
+        return f" (in the world of seed {self.seed})" if self.seed else ""
+
+    @cached_property
+    def batch(self) -> Example:
+        """Sequences of this world."""
+        draws = self.draws
+        if self.seed == 0:
+            return draws.batch
+        keys = jax.vmap(lambda key: jax.random.fold_in(key, self.seed))(draws.keys)
+        drawn = jax.device_get(draws.draw(self.world, keys))
+        fewer = max(draws.n_sequences // SHARE, 2)
+        return jax.tree.map(lambda x: x[:fewer], drawn)
+
+    def posterior(self, tokens: Int[np.ndarray, "sequence pos"]) -> np.ndarray:
+        """What the posterior says of some sequences: fewer where it is computed on the host."""
+        task = self.task
+        first = task.posterior(jnp.asarray(tokens[0]), self.world)
+        if first is None:
+            raise NotApplicable("it has no posterior for these fields")
+        shape = (len(task.loss_positions), task.d_vocab_out)
+        require(
+            np.shape(first) == shape,
+            f"it has a row for each of loss_positions and a column for each answer, {shape}; got "
+            f"{np.shape(first)}",
+        )
+        try:
+            return np.asarray(self.draws.probabilities(tokens, self.world))
+        except jax.errors.JAXTypeError:  # NumPy, for the host
+            most = ON_THE_HOST // SHARE if self.seed else ON_THE_HOST
+            return np.stack([np.asarray(task.posterior(row, self.world)) for row in tokens[:most]])
+
+    def read(self, batch: Example) -> Read:
+        """The posterior of these sequences."""
+        return self.draws.as_read(self.posterior(np.asarray(batch.tokens)), batch)
+
+    @cached_property
+    def drawn(self) -> Read:
+        """The posterior of what was drawn."""
+        if type(self.task).posterior is Task.posterior:
+            raise NotApplicable("it has no posterior")
+        return self.read(self.batch)
+
+    @cached_property
+    def listed(self) -> tuple[Example, Float[np.ndarray, "sequence"]]:
+        """All sequences that there are, and the probability of each."""
+        found = self.task.list_examples(self.world)
+        if found is None:
+            raise NotApplicable("it does not list its examples")
+        examples, probability = found
+        if len(probability) > MOST_SEQUENCES:
+            raise NotApplicable(f"its {len(probability):,} examples are too many to compare")
+        return jax.device_get(examples), np.asarray(probability, float)

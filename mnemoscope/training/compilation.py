@@ -2,31 +2,47 @@
 
 A training has two programs: one draws the start of every seed, one goes on from any step to any
 later step. The loop's end is an argument, so one compilation serves every stretch between two
-stops; so are the numbers of a Spec, so that it serves every rate and every length too. Seeds run
-along a leading axis, shared out over the devices (`mnemoscope.core.seeds`).
+stops; so are the numbers of a Spec, so that it serves every rate and every length too. Where the
+Spec names metrics, a third one reads them. Seeds run along a leading axis, shared out over the
+devices (`mnemoscope.core.seeds`).
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from mnemoscope.core.axes import Array, Int
+from mnemoscope.core.axes import Array, Int, Params
+from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import list_replaced
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.core.seeds import device_mesh, for_each_seed, seeds_per_device, shard
 from mnemoscope.core.xla import compiler_options
+from mnemoscope.models import bind
 from mnemoscope.training.first_look import require_answers, require_trainable
+from mnemoscope.training.metric import Observe
+from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.shared_arrays import shapes_of, with_arrays
 from mnemoscope.training.spec import Spec
-from mnemoscope.training.step import State, TrainingNumbers, numbers_of, start, train_step
+from mnemoscope.training.step import (
+    State,
+    TrainingNumbers,
+    all_params,
+    numbers_of,
+    start,
+    train_step,
+)
 from mnemoscope.training.worlds import seed_keys
+
+# of the seeds, what of their states moves, what does not, and the task's arrays: what was read
+ReadMetrics = Callable[[Array, Array, Params, Any], Mapping[str, Array]]
+T = TypeVar("T")
 
 
 class Programs(NamedTuple):
@@ -40,9 +56,9 @@ class Programs(NamedTuple):
     bytes_on_device: int | None
 
 
-_programs: dict[tuple[Any, ...], Future[Programs]] = {}  # insertion order; the oldest goes first
+_programs: dict[tuple[Any, ...], Future[Any]] = {}  # what was asked for longest ago goes first
 _programs_lock = threading.Lock()
-MAX_PROGRAMS = 32
+MAX_PROGRAMS = 128
 
 
 @fixed_numerics()
@@ -52,10 +68,70 @@ def programs(spec: Spec, n_seeds: int) -> Programs:
     mesh = device_mesh(n_seeds)
     # a function that was put in the place of ours is another program
     key = (spec.compile_key(), mesh, n_seeds, list_replaced())
+    return made_once(key, lambda: _compile(spec, mesh, n_seeds))
+
+
+@fixed_numerics()
+def metrics_program(spec: Spec, n_seeds: int) -> ReadMetrics | None:
+    """Compile what reads a Spec's metrics of so many seeds, once for each shape; None where it
+    names none."""
+    if spec.metrics is None:
+        return None
+    mesh = device_mesh(n_seeds)
+    key = (spec.metrics, spec.compile_key(), mesh, n_seeds, list_replaced())
+
+    def compile_for_states() -> ReadMetrics:
+        found = programs(spec, n_seeds)
+        ids = shard(mesh, jnp.zeros(n_seeds, int))
+        states = _shapes_with_sharding(found.start)
+        reading = jax.jit(reader_of(spec, None, mesh, n_seeds))
+        lowered = reading.lower(ids, states.trained, states.frozen, shapes_of(spec.task, mesh))
+        return cast(ReadMetrics, lowered.compile())
+
+    return made_once(key, compile_for_states)
+
+
+def reader_of(spec: Spec, observe: Observe | None, mesh: Mesh, n_seeds: int) -> ReadMetrics:
+    """The Spec's metrics and `observe` for all seeds at once, each with its own world.
+
+    Args:
+        spec: names the metrics.
+        observe: what is read beside them.
+        mesh: the devices.
+        n_seeds: how many seeds.
+    """
+
+    def on_one(each: tuple[Array, Array, Params], arrays: Any) -> Mapping[str, Array]:
+        seed, trained, frozen = each
+        inside = with_arrays(spec, arrays)
+        world = inside.task.world(key=seed_keys(seed)[0])
+        model = bind(spec.model, all_params(spec, trained, frozen))
+        found: dict[str, Array] = {}
+        for read in (metrics_of(inside), observe):
+            for name, value in read(model, world).items() if read else ():
+                if name in found:
+                    raise UserError(
+                        f"observe reads {name!r}, as a metric of the Spec does; allowed: one of "
+                        "them"
+                    )
+                found[name] = value
+        return found
+
+    for_all = for_each_seed(on_one, mesh, seeds_per_device(mesh, n_seeds))
+    return lambda ids, trained, frozen, arrays: for_all((ids, trained, frozen), arrays)
+
+
+def made_once(key: tuple[Any, ...], make: Callable[[], T]) -> T:
+    """What has this key; made by whoever asks first, while others wait.
+
+    Args:
+        key: all that it depends on.
+        make: makes it.
+    """
     future, is_ours_to_compile = _future_of(key)
     if is_ours_to_compile:
         try:
-            future.set_result(_compile(spec, mesh, n_seeds))
+            future.set_result(make())
         except BaseException as error:
             _programs.pop(key, None)
             future.set_exception(error)
@@ -72,11 +148,12 @@ def numbers_by_seed(specs: Sequence[Spec]) -> TrainingNumbers:
     return jax.tree.map(lambda *rows: np.stack(rows), *each)
 
 
-def _future_of(key: tuple[Any, ...]) -> tuple[Future[Programs], bool]:
+def _future_of(key: tuple[Any, ...]) -> tuple[Future[Any], bool]:
     """The place where a program is or will be, and whether the caller has to compile it."""
     with _programs_lock:
-        future = _programs.get(key)
+        future = _programs.pop(key, None)
         if future is not None:
+            _programs[key] = future  # the last that was asked for
             return future, False
         future = Future()
         _programs[key] = future
@@ -107,17 +184,22 @@ def _compile(spec: Spec, mesh: Mesh, n_seeds: int) -> Programs:
     lanes = seeds_per_device(mesh, n_seeds)
     ids = shard(mesh, jnp.zeros(n_seeds, int))
     draw_start = jax.jit(for_each_seed(partial(start, spec), mesh, lanes)).lower(ids).compile()
-    states = jax.tree.map(
-        lambda x, where: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where),
-        draw_start.out_info,
-        draw_start.output_shardings,
-    )
+    states = _shapes_with_sharding(draw_start)
     numbers = shard(mesh, numbers_by_seed([spec] * n_seeds))
     step = jnp.zeros((), int)
     advance = jax.jit(for_each_seed(one_seed, mesh, lanes))
     lowered = advance.lower((ids, states, numbers), step, step, shapes_of(spec.task, mesh))
     compiled = lowered.compile(compiler_options(mesh))
     return Programs(start=draw_start, advance=compiled, bytes_on_device=_bytes_of(compiled))
+
+
+def _shapes_with_sharding(draw_start: Any) -> State:
+    """The states that a compiled start gives, as shapes on their devices."""
+    return jax.tree.map(
+        lambda x, where: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where),
+        draw_start.out_info,
+        draw_start.output_shardings,
+    )
 
 
 def _bytes_of(compiled: jax.stages.Compiled) -> int | None:

@@ -3,44 +3,29 @@ r"""What a trained model can do: accuracy and loss, where the loss is read, seed
     accuracy = sum_i sum_t w_it [argmax logits_it = target_it] / sum_i sum_t w_it
     loss     = sum_i sum_t w_it (-log softmax(logits_it)[target_it]) / sum_i sum_t w_it
 
-over all sequences i that the task is evaluated on (`Task.n_examples`), which is exact; or, where a
-task does not say which these are, over a sample that is drawn with one key for all seeds. All seeds
-are read by one compiled program, a few sequences at a time.
+The sums are those of `mnemoscope.training.answers`. All seeds are read by one compiled program, a
+few sequences at a time.
 """
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.core.axes import Array, Float, Params
+from mnemoscope.core.axes import Array, Params
 from mnemoscope.core.errors import UserError, unknown
+from mnemoscope.core.fingerprint import list_replaced
 from mnemoscope.core.numerics import fixed_numerics
-from mnemoscope.core.seeds import map_over_seeds
+from mnemoscope.core.seeds import device_mesh, map_over_seeds
 from mnemoscope.core.working import show_progress
-from mnemoscope.models import early_logits
-from mnemoscope.models.rewrites.choose import read_logits
-from mnemoscope.tasks import Example, World
+from mnemoscope.tasks import World
+from mnemoscope.training.answers import SAMPLE, Sums, read_answers
 from mnemoscope.training.by_seed import By, BySeed, Progress
-from mnemoscope.training.loss import cross_entropy
+from mnemoscope.training.compilation import made_once
 from mnemoscope.training.shared_arrays import with_arrays
-from mnemoscope.training.spec import Spec
 
 if TYPE_CHECKING:
     from mnemoscope.training.run import Run
-
-SAMPLE = 1024  # sequences that are drawn where a task has no list of them
-SAMPLE_KEY = 2**31 - 1
-AT_ONCE = 64  # sequences
-
-
-class _Sums(NamedTuple):
-    """What is added up of some sequences at each position where the loss is read."""
-
-    right: Float[Array, "*chunk read"]
-    loss: Float[Array, "*chunk read"]
-    weight: Float[Array, "*chunk read"]
 
 
 @fixed_numerics()
@@ -68,9 +53,10 @@ def evaluate(
     exact = task.n_examples
     if exact is None and not 1 <= sample < 2**31:
         raise UserError(f"sample must be a number of sequences from 1 up, got {sample}")
-    step = _step_of(run, snapshot)
+    # the world is that of the step before
+    step = max(run.step_of(snapshot) - 1, 0)
     with show_progress(f"reading the {name} of {len(run.seeds)} seeds", progress):
-        sums = _read(run, snapshot, step, exact, sample)
+        sums = _read(run, snapshot, step, sample)
     found = np.asarray(sums.right if name == "accuracy" else sums.loss, float)
     weights = np.asarray(sums.weight, float)
     axes = (1,) if by == "position" else (1, 2)  # chunks, and positions
@@ -90,65 +76,20 @@ def evaluate(
     return BySeed(name, run.seeds, values, over)
 
 
-def _step_of(run: "Run", snapshot: int) -> int:
-    """The step before a snapshot, in whose world the model is read."""
-    steps = run.spec.snapshot_steps()
-    if not -len(steps) <= snapshot < len(steps):
-        raise UserError(
-            f"no snapshot {snapshot} in this run; allowed: 0 to {len(steps) - 1}, or -1"
-        )
-    return max(steps[snapshot] - 1, 0)
-
-
-def _read(run: "Run", snapshot: int, step: int, exact: int | None, sample: int) -> _Sums:
+def _read(run: "Run", snapshot: int, step: int, sample: int) -> Sums:
     """The sums of every seed, chunk by chunk."""
     spec = run.spec
-    n_sequences = exact or sample
-    n_chunks = -(-n_sequences // AT_ONCE)
+    n_seeds = len(run.seeds)
 
-    def of_seed(each: tuple[Params, World], arrays: Any) -> _Sums:
+    def of_seed(each: tuple[Params, World], step: Array, arrays: Any) -> Sums:
         params, drawn = each
         inside = with_arrays(spec, arrays).task
-        world = inside.at_step(drawn, jnp.array(step))
+        world = inside.at_step(drawn, step)
+        return read_answers(inside, spec.model, params, world, sample)
 
-        def sequence(index: Array) -> Example:
-            if exact is None:
-                return inside.sample(
-                    world, key=jax.random.fold_in(jax.random.key(SAMPLE_KEY), index)
-                )
-            return inside.example(world, jnp.minimum(index, exact - 1))
-
-        def of_chunk(chunk: Array) -> _Sums:
-            index = chunk * AT_ONCE + jnp.arange(AT_ONCE)
-            batch = jax.vmap(sequence)(index)
-            weights = jnp.where((index < n_sequences)[:, None], batch.weights, 0.0)
-            return _sums(spec, params, batch._replace(weights=weights))
-
-        return jax.lax.map(of_chunk, jnp.arange(n_chunks))
-
+    # runs that differ in numbers alone, as those of a sweep, are read by one program
+    key = ("answers", spec.compile_key(), sample, n_seeds, device_mesh(n_seeds), list_replaced())
+    read = made_once(key, lambda: map_over_seeds(of_seed, n_seeds))
     params = {name: x[:, snapshot] for name, x in run.snapshots.items()}
     arrays = spec.task.load_arrays()
-    return map_over_seeds(of_seed, len(run.seeds))((params, run.worlds()), arrays)
-
-
-def _sums(spec: Spec, params: Params, batch: Example) -> _Sums:
-    """What some sequences add up to."""
-    task = spec.task
-    read = np.array(task.loss_positions)
-    if batch.layer is None:
-        logits = read_logits(spec.model, params, batch.tokens, task)
-    else:
-        layers = jnp.minimum(batch.layer, spec.model.n_layers - 1)
-
-        def after(tokens: Array, layer: Array) -> Array:
-            return early_logits(spec.model, params, tokens)[layer]
-
-        logits = jax.vmap(after)(batch.tokens, layers)[:, read]
-    targets = batch.targets[:, read]
-    weights = batch.weights[:, read]
-    right = logits.argmax(axis=-1) == targets
-    return _Sums(
-        right=(right * weights).sum(axis=0),
-        loss=jnp.where(weights > 0, cross_entropy(logits, targets) * weights, 0.0).sum(axis=0),
-        weight=weights.sum(axis=0),
-    )
+    return read((params, run.worlds()), jnp.array(step), arrays)

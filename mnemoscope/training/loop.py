@@ -22,36 +22,33 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from mnemoscope.core.axes import Array, Int, Params
+from mnemoscope.core.axes import Array, Int
 from mnemoscope.core.devices import notice_if_one_core_works
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import trained_by
 from mnemoscope.core.numerics import fixed_numerics
-from mnemoscope.core.seeds import (
-    device_mesh,
-    different_seeds,
-    for_each_seed,
-    seeds_per_device,
-    shard,
+from mnemoscope.core.seeds import device_mesh, different_seeds, shard
+from mnemoscope.training.compilation import (
+    Programs,
+    ReadMetrics,
+    metrics_program,
+    numbers_by_seed,
+    programs,
+    reader_of,
 )
-from mnemoscope.models import bind
-from mnemoscope.tasks import World
-from mnemoscope.training.compilation import Programs, numbers_by_seed, programs
 from mnemoscope.training.metric import Observe
-from mnemoscope.training.metrics import metrics_of
 from mnemoscope.training.run import Run
-from mnemoscope.training.shared_arrays import place_arrays, with_arrays
+from mnemoscope.training.shared_arrays import place_arrays
 from mnemoscope.training.sinks import Sink
 from mnemoscope.training.spec import Spec
 from mnemoscope.training.step import State, TrainingNumbers, all_params
-from mnemoscope.training.worlds import draw_worlds, world_hashes
+from mnemoscope.training.worlds import world_hashes
 
 # how often, at least, a training stops: a point of the loss curve and a move of the progress bar
 STOPS = 64
 
 Progress = Callable[[int, int], None]  # steps done, steps in all
 _Watch = Callable[[State], Mapping[str, Array]]  # `Observe`, compiled for all seeds
-_OnAll = Callable[[tuple[Array, Params, World], Any], Mapping[str, Array]]
 
 
 @dataclass(frozen=True)
@@ -108,9 +105,15 @@ def fit(
             saved, to the same bits.
         sink: gets numbers at every stop.
     """
-    return _fit_side_by_side([spec], different_seeds(seeds), observe, progress, checkpointer, sink)[
-        0
-    ]
+    wanted = different_seeds(seeds)
+    found = fit_side_by_side(
+        [(spec, wanted)],
+        observe=observe,
+        progress=progress,
+        checkpointer=checkpointer,
+        sink=sink,
+    )
+    return found[0]
 
 
 @fixed_numerics()
@@ -134,56 +137,73 @@ def fit_many(
     wanted = different_seeds(seeds)
     groups: dict[object, list[int]] = {}
     for place, spec in enumerate(specs):
-        groups.setdefault(_stops_and_shape(spec), []).append(place)
+        groups.setdefault(side_by_side_key(spec), []).append(place)
     total = sum(specs[places[0]].steps for places in groups.values())
     runs: dict[int, Run] = {}
     behind = 0
     for places in groups.values():
-        together = [specs[place] for place in places]
+        together = [(specs[place], wanted) for place in places]
         part = progress and PartialProgress(progress, behind, 1, total)
-        found = _fit_side_by_side(together, wanted, observe, part)
+        found = fit_side_by_side(together, observe=observe, progress=part)
         runs |= zip(places, found, strict=True)
-        behind += together[0].steps
+        behind += specs[places[0]].steps
     return [runs[place] for place in range(len(specs))]
 
 
-def _stops_and_shape(spec: Spec) -> object:
-    """What Specs must agree in to be trained side by side."""
+def side_by_side_key(spec: Spec) -> object:
+    """What Specs must agree in to be trained side by side: all but the numbers of a program."""
     stops = (spec.steps, spec.snapshot_steps(), spec.eval_steps(), spec.metrics)
     return spec.compile_key(), stops
 
 
-def _fit_side_by_side(
-    specs: Sequence[Spec],
-    wanted: tuple[int, ...],
+@fixed_numerics()
+def fit_side_by_side(
+    trainings: Sequence[tuple[Spec, Sequence[int]]],
+    *,
+    n_rows: int = 0,
     observe: Observe | None = None,
     progress: Progress | None = None,
     checkpointer: Checkpointer | None = None,
     sink: Sink | None = None,
 ) -> list[Run]:
-    """`fit` for Specs that agree in `_stops_and_shape`: their seeds are rows of one seed axis."""
-    spec = specs[0]  # what all of them have alike is read from the first
-    for each in specs:
+    """Train Specs that differ in numbers alone, each with seeds of its own, through one program.
+
+    All seeds of all of them are rows of one seed axis.
+
+    Args:
+        trainings: Specs that agree in `side_by_side_key`, each with its seeds; one Run comes back
+            for each.
+        n_rows: of the program; the last seed fills it up, and what becomes of that is thrown away.
+            0: as many as there are seeds.
+        observe: as in `fit`.
+        progress: as in `fit`.
+        checkpointer: as in `fit`; it keeps all of them together.
+        sink: as in `fit`.
+    """
+    spec = trainings[0][0]  # what all of them have alike is read from the first
+    for each, _ in trainings:
         if each.imported:
             raise UserError(
                 f"the model {each.imported} was imported, not trained; "
                 "'mnemoscope import' stores it again"
             )
-    n_rows = len(specs) * len(wanted)
-    if n_rows > 1:
+    rows = [(each, seed) for each, seeds in trainings for seed in seeds]
+    n_seeds = len(rows)
+    rows += [rows[-1]] * (n_rows - n_seeds)
+    if len(rows) > 1:
         notice_if_one_core_works()
     origin = trained_by()  # as it is when the training begins
-    program = programs(spec, n_rows)
-    mesh = device_mesh(n_rows)
-    ids = shard(mesh, np.tile(np.array(wanted, np.int32), len(specs)))
-    numbers = shard(mesh, numbers_by_seed([each for each in specs for _ in wanted]))
+    program = programs(spec, len(rows))
+    mesh = device_mesh(len(rows))
+    ids = shard(mesh, np.array([seed for _, seed in rows], np.int32))
+    numbers = shard(mesh, numbers_by_seed([each for each, _ in rows]))
     states = program.start(ids)
     arrays = place_arrays(spec.task, mesh)
-    read_metrics = _compile_metrics(spec, observe, mesh, ids, arrays)
+    read_metrics = _metrics_reader(spec, observe, mesh, ids, arrays, len(rows))
     stop = _Stop(
         spec=spec,
-        schedule=_schedule(spec, with_metrics=read_metrics is not None),
-        history=_History(n_rows),
+        schedule=stop_steps(spec, with_metrics=read_metrics is not None),
+        history=_History(n_seeds),
         metrics=read_metrics,
         progress=progress,
         checkpointer=checkpointer,
@@ -194,53 +214,50 @@ def _fit_side_by_side(
     snapshots = stop.history.stacked("snapshots")
     metrics = stop.history.stacked("metrics")
     losses = stop.history.stacked("losses")[""]
-    finite_steps = _finite_steps(spec, states, snapshots, n_rows)
-    hashes = world_hashes(spec.task, wanted)
-
-    def run_of(place: int) -> Run:
-        rows = slice(place * len(wanted), (place + 1) * len(wanted))
-        return Run(
-            spec=specs[place],
-            seeds=wanted,
-            snapshots={name: x[rows] for name, x in snapshots.items()},
+    finite_steps = _finite_steps(spec, states, snapshots, n_seeds)
+    hashes = _hash_each_world_once(spec, [seed for _, seed in rows[:n_seeds]])
+    runs: list[Run] = []
+    begin = 0
+    for each, seeds in trainings:
+        part = slice(begin, begin + len(seeds))
+        run = Run(
+            spec=each,
+            seeds=tuple(seeds),
+            snapshots={name: x[part] for name, x in snapshots.items()},
             loss_steps=np.array(stop.schedule.stops),
-            losses=losses[rows],
-            finite_steps=finite_steps[rows],
-            metrics={name: x[rows] for name, x in metrics.items()},
-            world_hashes=hashes,
+            losses=losses[part],
+            finite_steps=finite_steps[part],
+            metrics={name: x[part] for name, x in metrics.items()},
+            world_hashes=hashes[part],
             origins=(origin,),
         )
+        runs.append(run)
+        begin = part.stop
+    return runs
 
-    return [run_of(place) for place in range(len(specs))]
+
+def _hash_each_world_once(spec: Spec, seeds: Sequence[int]) -> np.ndarray:
+    """The hash of each row's world; rows of one seed share theirs."""
+    different, rows = np.unique(seeds, return_inverse=True)
+    return world_hashes(spec.task, different.tolist())[rows]
 
 
-def _compile_metrics(
-    spec: Spec, observe: Observe | None, mesh: Mesh, ids: Int[Array, "seed"], arrays: Any
+def _metrics_reader(
+    spec: Spec,
+    observe: Observe | None,
+    mesh: Mesh,
+    ids: Int[Array, "seed"],
+    arrays: Any,
+    n_rows: int,
 ) -> _Watch | None:
-    """The Spec's metrics and `observe` for all seeds at once, each with its own world; None where
-    there is neither."""
-    if metrics_of(spec) is None and observe is None:
+    """What reads the Spec's metrics and `observe` off the states; None where there is neither."""
+    read = metrics_program(spec, n_rows)
+    if observe is not None:
+        # jax does not say of what it compiles what it returns
+        read = cast(ReadMetrics, jax.jit(reader_of(spec, observe, mesh, n_rows)))  # pyright: ignore[reportUnknownMemberType]
+    if read is None:
         return None
-
-    def on_one(each: tuple[Array, Params, World], arrays: Any) -> Mapping[str, Array]:
-        trained, frozen, world = each
-        model = bind(spec.model, all_params(spec, trained, frozen))
-        found: dict[str, Array] = {}
-        for read in (metrics_of(with_arrays(spec, arrays)), observe):
-            for name, value in read(model, world).items() if read else ():
-                if name in found:
-                    raise UserError(
-                        f"observe reads {name!r}, as a metric of the Spec does; allowed: one of "
-                        "them"
-                    )
-                found[name] = value
-        return found
-
-    for_all = for_each_seed(on_one, mesh, seeds_per_device(mesh, len(ids)))
-    # jax does not say of what it compiles what it returns
-    on_all = cast(_OnAll, jax.jit(for_all))  # pyright: ignore[reportUnknownMemberType]
-    worlds = draw_worlds(spec.task, ids)
-    return lambda states: on_all((states.trained, states.frozen, worlds), arrays)
+    return lambda states: read(ids, states.trained, states.frozen, arrays)
 
 
 def _advance(
@@ -291,7 +308,7 @@ def _finite_steps(
 
 
 @dataclass(frozen=True)
-class _Schedule:
+class StopSteps:
     """After which steps something is done."""
 
     snapshots: tuple[int, ...]  # weights are kept
@@ -299,13 +316,18 @@ class _Schedule:
     stops: tuple[int, ...]  # the loss is read, and all of the above but for the start
 
 
-def _schedule(spec: Spec, with_metrics: bool) -> _Schedule:
-    """The stops of a training: its snapshots and evals, and evenly spaced ones between them."""
+def stop_steps(spec: Spec, with_metrics: bool) -> StopSteps:
+    """The stops of a training: its snapshots and evals, and evenly spaced ones between them.
+
+    Args:
+        spec: what is trained.
+        with_metrics: whether anything is read at its evaluations.
+    """
     snapshots = spec.snapshot_steps()
     evals = spec.eval_steps() if with_metrics else ()
     even = [round(spec.steps * i / STOPS) for i in range(1, STOPS + 1)]
     stops = {*snapshots, *evals, *even} - {0}
-    return _Schedule(snapshots, evals, tuple(sorted(stops)))
+    return StopSteps(snapshots, evals, tuple(sorted(stops)))
 
 
 @dataclass(frozen=True)
@@ -313,7 +335,7 @@ class _Stop:
     """What Python does between two stretches: read the states, and tell whoever wants to know."""
 
     spec: Spec
-    schedule: _Schedule
+    schedule: StopSteps
     history: "_History"
     metrics: _Watch | None
     progress: Progress | None
@@ -431,7 +453,11 @@ class _History:
                     "what was saved of a block under way does not fit its Spec; "
                     "delete its .part file from the store"
                 )
-        return jax.tree.unflatten(structure, [shard(mesh, x) for x in kept])
+        filled = [
+            np.concatenate([x, np.repeat(x[-1:], len(theirs) - len(x), axis=0)])
+            for x, theirs in zip(kept, leaves, strict=True)
+        ]
+        return jax.tree.unflatten(structure, [shard(mesh, x) for x in filled])
 
 
 def _unstacked(arrays: dict[str, np.ndarray], part: str) -> list[dict[str, np.ndarray]]:

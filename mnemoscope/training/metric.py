@@ -22,7 +22,7 @@ from pydantic import AfterValidator, BeforeValidator
 from mnemoscope.core.axes import Array
 from mnemoscope.core.errors import UserError, short
 from mnemoscope.core.kinds import Kind, announce_kinds, any_kind, is_ours
-from mnemoscope.core.users_code import calling
+from mnemoscope.core.users_code import calling, require_arguments
 from mnemoscope.models import HookedModel, Model
 from mnemoscope.tasks import Task, World
 
@@ -62,7 +62,7 @@ class Metric(Kind):
         package have names of their own.
         """
         kind = self.kind_name()
-        with calling(f"metric {kind!r}"):
+        with calling(f"metric {kind!r}", model.params):
             found = self.read(task, model, world)
         by_name = dict(found) if isinstance(found, Mapping) else {"": found}
         for value in by_name.values():
@@ -99,9 +99,20 @@ def metric(function: Read | None = None, *, kind: str = "") -> Any:
     return _make_metric(function, kind)
 
 
+def _about_functions(came: object) -> str:
+    """What is said of a function where a metric is needed."""
+    if not callable(came) or isinstance(came, type):
+        return ""
+    name = getattr(came, "__name__", "")
+    if not name.isidentifier():
+        return "a function with a name, and @ms.metric above it"
+    return f"@ms.metric above def {name}(task, model, world), or ms.metric({name})"
+
+
 def _make_metric(function: Read, kind: str) -> Metric:
     """A metric that is a function, under a kind or the function's name."""
     name = kind or function.__name__
+    require_arguments(f"the metric {name!r}", function, "task", "model", "world")
     members: dict[str, Any] = {
         "__module__": function.__module__,
         "__qualname__": function.__qualname__,
@@ -115,6 +126,7 @@ def _make_metric(function: Read, kind: str) -> Metric:
 
 
 announce_kinds("metric", "mnemoscope.training.metrics", "bigrams", "facts", "noise", "hops")
+announce_kinds("metric", "mnemoscope.training.answers", "answers")
 
 
 def _by_name_if_short(found: Metric) -> str | Metric:
@@ -141,7 +153,7 @@ def _one_is_no_tuple(value: Any) -> Any:
 _OneMetric = Annotated[
     Metric | str,
     AfterValidator(_by_name_if_short),
-    *any_kind(Metric),
+    *any_kind(Metric, hint=_about_functions),
     BeforeValidator(_from_name),
 ]
 AnyMetrics = Annotated[

@@ -17,7 +17,9 @@ import optax  # pyright: ignore[reportMissingTypeStubs] (it has types, and does 
 from pydantic import Field
 
 from mnemoscope.core.axes import Array, Float, Int
+from mnemoscope.core.errors import UserError, short
 from mnemoscope.core.kinds import any_kind
+from mnemoscope.core.users_code import calling, require_arguments
 from mnemoscope.training.numbered import Number, Numbered, as_float
 from mnemoscope.training.schedules import AnySchedule, Constant, find_schedule
 
@@ -75,10 +77,24 @@ class Optimizer(Numbered):
 
     def transformation(self, steps: Number) -> optax.GradientTransformation:
         """The Optax transformation for a run of this many steps."""
-        parts = [self.direction(), optax.scale_by_learning_rate(self._rate(steps))]
+        parts = [self._direction(), optax.scale_by_learning_rate(self._rate(steps))]
         if self.clip is not None:
             parts.insert(0, optax.clip_by_global_norm(self.clip))
         return optax.chain(*parts)
+
+    def _direction(self) -> optax.GradientTransformation:
+        """The direction; what is none is refused."""
+        whose = f"the optimizer {self.kind_name()!r}"
+        require_arguments(whose, self.direction)
+        with calling(f"{whose}: direction"):
+            found: Any = self.direction()
+        if not isinstance(found, optax.GradientTransformation):
+            raise UserError(
+                f"{whose}: direction must return an optax.GradientTransformation, such as "
+                f"optax.scale_by_adam(), got {short(found)}; optax.stateless makes one of a "
+                "function of updates and parameters"
+            )
+        return found
 
     def _rate(self, steps: Number) -> Any:
         """The learning rate: a number, or a function of the step."""
@@ -86,8 +102,12 @@ class Optimizer(Numbered):
         if isinstance(schedule, Constant) and not self.uses("warmup"):
             return self.lr
 
+        whose = f"the schedule {schedule.kind_name()!r}"
+        require_arguments(whose, schedule.share, "step", "steps")
+
         def rate(step: Int[Array, ""]) -> Float[Array, ""]:
-            share = self.lr * schedule.share(step, steps)
+            with calling(f"{whose}: share"):
+                share = self.lr * schedule.share(step, steps)
             if self.uses("warmup"):
                 share = jnp.minimum(as_float(step) / as_float(self.warmup), 1.0) * share
             return share

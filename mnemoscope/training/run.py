@@ -12,7 +12,7 @@ import numpy as np
 import mnemoscope  # the public functions, which are loaded when they are first called
 from mnemoscope.core import notebook
 from mnemoscope.core.axes import Float, Int, Params, Shaped, UInt
-from mnemoscope.core.errors import UserError
+from mnemoscope.core.errors import UserError, short
 from mnemoscope.core.fingerprint import TrainedBy, describe_origins
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.models import HookedModel, bind
@@ -81,14 +81,30 @@ class Run:
             named += f" and {len(lost) - MOST_NAMED} more"
         return named
 
+    def step_of(self, snapshot: int) -> int:
+        """The step after which a snapshot was kept; one that there is not raises.
+
+        Args:
+            snapshot: the stored moment of training, from 0 up, or from -1 down from the end.
+        """
+        steps = self.spec.snapshot_steps()
+        if not -len(steps) <= snapshot < len(steps):
+            raise UserError(
+                f"no snapshot {snapshot} in this run; allowed: 0 to {len(steps) - 1}, or -1 for "
+                "the end"
+            )
+        return steps[snapshot]
+
     def model(self, seed: int, snapshot: int = -1) -> HookedModel:
         """One seed's model, at the end of training or at an earlier snapshot."""
         row = self._row(seed)
+        self.step_of(snapshot)
         params: Params = {name: jnp.asarray(x[row, snapshot]) for name, x in self.snapshots.items()}
         return bind(self.spec.model, params)
 
     def models(self, snapshot: int = -1) -> HookedModel:
         """All seeds' models at once, with a leading seed axis, for `vmap`."""
+        self.step_of(snapshot)
         params: Params = {name: x[:, snapshot] for name, x in self.snapshots.items()}
         return bind(self.spec.model, params)
 
@@ -211,6 +227,9 @@ class Run:
     def _row(self, seed: int) -> int:
         """The place of a seed along the seed axis."""
         if seed not in self.seeds:
-            allowed = ", ".join(map(str, self.seeds))
+            first = min(self.seeds)
+            last = max(self.seeds)
+            is_range = len(self.seeds) == last - first + 1 > 3
+            allowed = f"{first} to {last}" if is_range else short(self.seeds)[1:-1].rstrip(",")
             raise UserError(f"no seed {seed} in this run; allowed: {allowed}")
         return self.seeds.index(seed)

@@ -18,7 +18,7 @@ from mnemoscope.verdicts.claim import Claim
 from mnemoscope.verdicts.intervals import Estimate
 from mnemoscope.verdicts.record import Plan, Provenance, Record, TrainedCondition
 from mnemoscope.verdicts.rule import Judgment, judge
-from mnemoscope.verdicts.sentence import write_sentence
+from mnemoscope.verdicts.sentence import short_number, write_sentence
 from mnemoscope.verdicts.zones import ZONES, ZoneName
 
 DIGITS = 8
@@ -203,11 +203,6 @@ def number_in_words(value: float | None, interval: tuple[float, float] | None) -
         return short_number(value)
     low, high = map(short_number, interval)
     return short_number(value) if low == high else f"{short_number(value)} [{low}, {high}]"
-
-
-def short_number(number: float) -> str:
-    """Four digits, or a whole number with commas where it is large."""
-    return f"{number:.4g}" if abs(number) < 1e4 else f"{number:,.0f}"
 
 
 # ---- from a record to an entry

@@ -84,4 +84,10 @@ def format_number(part: Part, number: float) -> str:
     """A number as a person writes it: a share in percent, others with four digits."""
     if part.percent or RANGES[part.kind] == (0.0, 1.0):
         return f"{100 * number:.3g}%" if abs(number) < 0.999 else f"{100 * number:.4g}%"
-    return f"{number:,.0f}" if abs(number) >= 1e4 else f"{number:.4g}"
+    return short_number(number)
+
+
+def short_number(number: float) -> str:
+    """Four digits, or a whole number with commas where it is large; zero has no sign."""
+    number += 0.0  # makes 0.0 of -0.0
+    return f"{number:.4g}" if abs(number) < 1e4 else f"{number:,.0f}"

@@ -14,6 +14,8 @@ export const LIMITS = {
 };
 const SNAPSHOTS = 40;
 const SIDE_BY_SIDE = 4;
+// fields of a Spec: the page has snapshots of its own, and reads no metrics
+const NOT_TAKEN = ["snapshot_at", "metrics", "n_evals"];
 // what of a run is trained: all but what came of its own training
 const FIELDS = [
   "id", "name", "words", "about", "spec", "config", "token_names", "n_ctx", "trained_positions",
@@ -56,7 +58,8 @@ export function choicesOf(view, trainable) {
 
 /** What a session trains. */
 export function buildSetup(trainable, { lr, steps }) {
-  const { snapshot_at: unused, ...spec } = trainable.spec;
+  const taken = Object.entries(trainable.spec).filter(([name]) => !NOT_TAKEN.includes(name));
+  const spec = Object.fromEntries(taken);
   const picked = Object.fromEntries(FIELDS.map((name) => [name, trainable[name] ?? null]));
   return {
     ...picked,

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mnemoscope.cli.console import make_console, write_text
-from mnemoscope.cli.options import DEFAULT_STORE, StoreDir
+from mnemoscope.cli.options import DEFAULT_STORE, StoreDir, open_store_there
 from mnemoscope.core.errors import UserError, unknown
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def command(
     Args:
         prompt: The tokens, such as CAB; with spaces between them where a token is longer than one
             character.
-        run: A stored run of any study, by its id or how it starts ('mnemoscope runs' lists them).
+        run: A stored run of any study, by its name (remember/repeat/d32h2) or how its id starts
+            ('mnemoscope runs' lists them).
         seed: Which of the run's seeds. Nothing: its first.
         snapshot: Which stored moment of the training, counted from 0; -1 is the end.
         format: text for the terminal, md, html (one page), latex (compiles as it is), pdf (needs a
@@ -50,11 +51,12 @@ def command(
         raise UserError(unknown("format", format, (*FORMATS, "pdf")))
     from mnemoscope.report.walk.choose_prompt import choose_model, describe_walk, walk_prompt
     from mnemoscope.store import Store
+    from mnemoscope.studies.run_names import find_run
 
-    opened = Store(store)
+    opened = open_store_there(store) if run else Store(store)
     with make_console(stderr=True).status("looking for the model") as status:
         if run:
-            row = opened.find(run)
+            row = find_run(opened, run)
             chosen = choose_model(opened.load(row), f"run {row.id}", seed, snapshot)
         else:
             chosen = choose_model(_train_abc(opened, status), NAME, seed, snapshot)

@@ -1,0 +1,1 @@
+"""One Spec varied along axes, many seeds in every cell: shares, times, boundaries and laws."""
