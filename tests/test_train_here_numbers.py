@@ -23,7 +23,7 @@ from mnemoscope.probes.skills import both_skills
 from mnemoscope.store import Store
 from mnemoscope.tasks import Bigrams, Cycle, Example, Permutation
 from mnemoscope.theory.gradients import uniform_text
-from mnemoscope.training.loop import _schedule, fit
+from mnemoscope.training.loop import fit, stop_steps
 from mnemoscope.training.loss import LabelSmoothing, batch_loss
 from mnemoscope.training.optimizers import SGD, Adam
 from mnemoscope.training.schedules import Linear, WarmupStableDecay, find_schedule
@@ -292,7 +292,7 @@ def test_rates_and_stops_are_those_of_python():
     found = run_page_code("train_stops.js", ["listSnapshots", "listStops"], script, lengths)
     for spec, (snapshots, stops) in zip(specs, found, strict=True):
         assert snapshots == list(spec.snapshot_steps())
-        assert stops == list(_schedule(spec, False).stops)
+        assert stops == list(stop_steps(spec, False).stops)
 
 
 # ---- what is refused, and what goes along
