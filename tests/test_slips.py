@@ -18,7 +18,7 @@ import mnemoscope as ms
 from mnemoscope.core.seeds import map_over_seeds
 from mnemoscope.store import Store
 from mnemoscope.studies.runner import run_study
-from mnemoscope.training import evaluation
+from mnemoscope.training import compilation, evaluation
 
 TASK = ms.Cycle()
 TINY = ms.ModelConfig(d_model=4, n_heads=1, d_mlp=0)
@@ -217,7 +217,7 @@ def test_asking_again_compiles_nothing(run, monkeypatch):
         return map_over_seeds(read, *args)
 
     monkeypatch.setattr(evaluation, "map_over_seeds", counted)
-    monkeypatch.setattr(evaluation, "_programs", {})
+    monkeypatch.setattr(compilation, "_programs", {})
     first = run.accuracy()
     np.testing.assert_array_equal(run.accuracy(), first)
     run.loss(by="position", snapshot=0)
