@@ -31,7 +31,15 @@ __all__ = [
 ]
 
 # in this order: what comes later may change what came before
-STYLE_SHEETS = ("theme.css", "controls.css", "figures.css", "flow.css", "walk.css", "media.css")
+STYLE_SHEETS = (
+    "theme.css",
+    "controls.css",
+    "figures.css",
+    "flow.css",
+    "walk.css",
+    "train.css",
+    "media.css",
+)
 
 
 def build_page(packed_runs: Sequence[dict[str, Any]], back: str = "") -> str:

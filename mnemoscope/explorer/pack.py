@@ -22,13 +22,14 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TRAINING, describe_origins, source_fingerprint
 from mnemoscope.core.numerics import fixed_numerics
 from mnemoscope.explorer.ablated_answers import answer_ablated
-from mnemoscope.explorer.explorer_run import ExplorerRun
+from mnemoscope.explorer.explorer_run import ExplorerRun, resolve_config
 from mnemoscope.explorer.paper_prompts import list_prompts
 from mnemoscope.explorer.task_adapters import get_adapter
 from mnemoscope.explorer.tours import pack_tour
+from mnemoscope.explorer.train_here import pack_recipes, pack_training
 from mnemoscope.explorer.weight_bytes import Blocks, encode_weights
 from mnemoscope.explorer.weight_rounding import choose_bits
-from mnemoscope.models import Model, ModelConfig, bind
+from mnemoscope.models import Model, bind
 from mnemoscope.models.consumer_support import ANY, Support
 from mnemoscope.probes.ablation import list_cases
 from mnemoscope.probes.skills import over_seeds
@@ -140,6 +141,8 @@ def present_run(
         "presets": presets,
         "tour": pack_tour(task, adapter.tour, skills),
         "parameters": [[name, list(shape)] for name, shape in shapes.items()],
+        "recipes": pack_recipes(task),
+        **pack_training(spec, measured["carried"][0]),
     }
 
 
@@ -229,12 +232,6 @@ def check_presets(task: Task, presets: Sequence[dict[str, Any]]) -> None:
         raise UserError(
             f"task {task.kind_name()!r} has no presets; the page opens on the first one"
         )
-
-
-def resolve_config(config: Model) -> dict[str, Any]:
-    """Every field with its value, those too that JSON leaves out at their default."""
-    shown = [name for name in ModelConfig.model_fields if name not in ("kind", "init")]
-    return {name: getattr(config, name) for name in shown}
 
 
 def _rows_of(run: Run, seeds: Sequence[int]) -> list[int]:

@@ -9,6 +9,7 @@ and, where there is more to say,
     figures.toml     how the series of each claim are drawn
     prompts.toml     prompts that the explorer offers
     tour.toml        a tour through its models in the explorer
+    train_here.toml  trainings that it offers, to be done in the browser
     ...              whatever else it takes: conditions, the functions that measure, theory, data
 
 and, where the study wants more than every study has,
@@ -48,6 +49,7 @@ SHOWN = (
     "figures.toml",
     "prompts.toml",
     "tour.toml",
+    "train_here.toml",
 )
 # what people and programs leave beside a study; no measurement rests on it either
 LEFT_OUT = (".md", ".rst", ".ipynb", ".html", ".svg", ".png", ".pdf", ".tex", ".log", ".pyc")

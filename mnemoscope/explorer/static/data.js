@@ -30,7 +30,8 @@ export function loadModel(run, seed, at) {
   if (!models.has(key)) {
     const oldest = models.keys().next().value;
     if (models.size >= KEPT_MODELS) models.delete(oldest);
-    models.set(key, buildModel(run, seed, at));
+    // one that was trained in the page brings its own
+    models.set(key, run.loadModel ? run.loadModel(seed, at) : buildModel(run, seed, at));
   }
   return models.get(key);
 }
