@@ -26,7 +26,9 @@ from mnemoscope.training.loop import side_by_side_key, stop_steps
 from mnemoscope.training.shared_arrays import place_arrays
 from mnemoscope.training.spec import Spec
 
-LONG_ENOUGH = 0.2  # seconds that a timed stretch lasts
+LONG_ENOUGH = 0.2  # seconds that a timed stretch lasts, at least
+TOO_LONG = 2.0  # seconds after which it is not repeated with more steps
+FEWEST = 16  # steps of a stretch
 NAME_BYTES = 100  # about what a file says of an array besides its numbers
 ROW_BYTES = 900  # about what the index says of a block, besides its Spec
 
@@ -79,7 +81,8 @@ def time_program(spec: Spec, n_rows: int) -> Timing:
 
     steps = 1
     took = train(steps)
-    while took < LONG_ENOUGH and steps < spec.steps:
+    # the first few steps cost more than the others; of slow ones there need not be many
+    while (took < LONG_ENOUGH or steps < FEWEST) and took < TOO_LONG and steps < spec.steps:
         steps *= 2
         took = train(steps)
     reading = 0.0

@@ -1,0 +1,1 @@
+"""Which algorithm does a model have, and when? A study."""

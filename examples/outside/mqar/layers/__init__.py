@@ -1,0 +1,1 @@
+"""One layer against two. A study."""
