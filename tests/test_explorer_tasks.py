@@ -13,7 +13,7 @@ from mnemoscope.core.errors import UserError
 from mnemoscope.explorer import Adapter, build_page, pack_run, register_adapter
 from mnemoscope.explorer.task_adapters import N_SAMPLES, get_adapter
 from mnemoscope.models import ModelConfig
-from mnemoscope.tasks import Cycle, Example, Hops, Permutation, Task
+from mnemoscope.tasks import Cycle, Example, Facts, Permutation, Task
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&<b>"
 TINY = ModelConfig(d_model=4, n_heads=1, d_mlp=4)
@@ -87,8 +87,8 @@ def test_a_task_is_said_in_words_with_an_example_that_is_right():
     assert said.endswith("2→4 5→3 4→5 3→2 1→?. Only 1 is left: it can be found by elimination.")
     said = words(Cycle(n_symbols=3, length=4))
     assert "A B C A ?. It is B, whatever" in said
-    assert words(Hops()) == (
-        "Functions to be composed, half of them hidden in the world and half in the context."
+    assert words(Facts()) == (
+        "Facts told by a subject and a relation among noise; the answer is asked at the end."
     )
     assert words(Echo()) == "Say the token that stood two places ago."
 

@@ -7,6 +7,7 @@ README says.
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -89,8 +90,9 @@ def test_its_study_is_judged_and_shown_beside_ours(environment):
     assert len(pages) == 1
     assert "Who keeps track of a state?" in pages[0].read_text()
     for browser in launch_browser():
-        explorer = environment / "mnemoscope-site/explorer.html"
-        with watched_tab(browser, f"{explorer.as_uri()}") as tab:
+        # the page of the study opens the explorer on its own model, and not on one of ours
+        (link,) = re.findall(r'href="(explorer.html#run=\w+)"', pages[0].read_text())
+        with watched_tab(browser, f"{(environment / 'mnemoscope-site').as_uri()}/{link}") as tab:
             assert "Say the sum of all digits so far" in tab.locator("body").inner_text()
 
 

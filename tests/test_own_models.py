@@ -235,7 +235,7 @@ def refused_by(model, run, folder):
         r"the model 'gru' has no 'n_layers'; it has: .*d_hidden": lambda: list_cases(model.config),
         r"'gru' has no 'n_layers'": lambda: model.W_Q,
         r"'gru' has no 'positions'": lambda: model.W_pos,
-        r"'gru' has no 'n_heads'": lambda: ms.knock_out_head(model.config, 0, 0),
+        r"the model 'gru' has no attention heads": lambda: ms.knock_out_head(model.config, 0, 0),
         r"cfg has no kind='gru'": lambda: model.cfg,
         r"a part that is called has no kind='gru'": lambda: model.embed([0]),
         r"'gru' has no 'n_layers'.": lambda: cache.accumulated_resid(),

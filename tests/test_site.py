@@ -2,6 +2,7 @@
 and nothing from elsewhere.
 """
 
+import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -15,6 +16,7 @@ import mnemoscope
 from mnemoscope.cli import ledgers
 from mnemoscope.core import theme
 from mnemoscope.core.errors import UserError
+from mnemoscope.explorer.shipped import list_shipped
 from mnemoscope.report.claim_figures import claim_figures, seeds_figure, svg, write_figure
 from mnemoscope.report.plots import curves_figure, grids_figure, maps_figure
 from mnemoscope.report.site import write_site
@@ -35,6 +37,9 @@ needs_browser = pytest.mark.skipif(
 )
 
 
+MOST_BYTES = 15_000_000  # of the whole site
+
+
 class Reader(HTMLParser):
     """Ids, links and tags of a page."""
 
@@ -52,14 +57,17 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """The site of an empty store: published results alone."""
+    """The site of an empty store: published results, and the models that travel with studies."""
     folder = tmp_path_factory.mktemp("site")
     written = write_site(folder / "a", Store(folder / "store"))
     return {path.name: path.read_text() for path in written}
 
 
 def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
-    assert set(pages) == {"index.html", *(f"{name}.html" for name in STUDIES)}
+    studies = {f"{name}.html" for name in STUDIES}
+    assert set(pages) == {"index.html", *studies, "walk-through.html", "explorer.html"}
+    # with nothing stored, nothing trained
+    assert sum(len(text.encode()) for text in pages.values()) <= MOST_BYTES
     for name, study in STUDIES.items():
         book = read_ledger(published_folder() / "full", name, "full")
         for test in study.tests:
@@ -73,13 +81,24 @@ def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
     assert "does not hold" in pages["walk.html"]
 
 
+def test_a_study_with_models_opens_the_explorer_on_its_first(pages):
+    carried = json.loads(re.search(r'id="data">(.*?)</script>', pages["explorer.html"])[1])["runs"]
+    for name, study in STUDIES.items():
+        found = re.findall(r'href="explorer.html#run=(\w+)"', pages[f"{name}.html"])
+        shipped = list_shipped(study)
+        assert found == [model.spec.digest() for model in shipped[:1]], name
+        names = [run["name"] for run in carried if run["id"] in found]
+        assert names == [f"{name}: {model.name}" for model in shipped[:1]]
+
+
 def test_figures_are_the_same_each_time(pages, tmp_path, monkeypatch):
     """Two studies have every kind of figure: seeds, curves, maps and grids."""
     names = ("birth", "facts")
     monkeypatch.setattr("mnemoscope.report.site.STUDIES", {name: STUDIES[name] for name in names})
     again = write_site(tmp_path / "site", Store(tmp_path / "store"))
-    assert [path.name for path in again] == ["index.html", *(f"{name}.html" for name in names)]
-    for path in again[1:]:
+    studies = [f"{name}.html" for name in names]
+    assert [path.name for path in again] == ["index.html", *studies, "explorer.html"]
+    for path in again[1:-1]:
         drawn, before = (
             re.findall(r"<svg.*?</svg>", text, re.DOTALL)
             for text in (path.read_text(), pages[path.name])
@@ -107,7 +126,9 @@ def test_pages_load_nothing_from_elsewhere_and_link_to_what_is_there(pages):
                 continue
             if file:
                 assert file in pages, f"{name} links to {link}"
-                assert not place or f'id="{place}"' in pages[file]
+                # in the explorer an address names what is looked at
+                is_view = file == "explorer.html" and place.startswith("run=")
+                assert not place or is_view or f'id="{place}"' in pages[file]
 
 
 def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
@@ -119,7 +140,7 @@ def test_names_become_text_and_not_markup(tmp_path, monkeypatch):
     store.write_text("ledger/quick/remember.json", forged.model_dump_json())
     monkeypatch.setattr("mnemoscope.report.site.STUDIES", {"remember": STUDIES["remember"]})
     written = {path.name: path.read_text() for path in write_site(tmp_path / "site", store)}
-    assert set(written) == {"index.html", "remember.html"}
+    assert set(written) == {"index.html", "remember.html", "explorer.html"}
     assert not any("<script>alert" in text for text in written.values())
     assert "&lt;script&gt;alert" in written["remember.html"]
 

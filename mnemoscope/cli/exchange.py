@@ -212,6 +212,7 @@ def import_(
     - a Hugging Face folder of a Llama, GPT-NeoX or GPT-2
     - a folder in TransformerLens's format, as 'mnemoscope export' writes it
     - a GGUF file of a Llama
+    - a run that was trained in the explorer's page, as it was downloaded there: all of its seeds
 
     What is in such a folder, and how to write one: docs/language_models.md.
 
@@ -222,9 +223,13 @@ def import_(
     """
     from mnemoscope.exchange.imported import as_run, keep, vocabulary_of
     from mnemoscope.exchange.model_files import load_model, longest_prompt
+    from mnemoscope.exchange.run_files import is_run_file
     from mnemoscope.store import Store
     from mnemoscope.studies.run_names import find_run
 
+    if is_run_file(path):
+        _import_run(path, like, seed, store)
+        return
     model = load_model(path)
     print(_describe(model))
     opened = Store(store)
@@ -239,6 +244,23 @@ def import_(
         loss = f"{run.losses[0, 0]:.4f} on {run.spec.batch} sequences of {task.kind_name()}"
         stored = f"{stored}, loss {loss}"
     print(f"{stored}; {_how_to_look(run, row, path)}")
+
+
+def _import_run(path: Path, like: str, seed: int, store: Path) -> None:
+    """Store a run that was trained in the explorer's page."""
+    from mnemoscope.exchange.imported import keep
+    from mnemoscope.exchange.run_files import read_run_file
+    from mnemoscope.store import Store
+
+    if like or seed:
+        raise UserError(
+            f"{str(path)!r} is a run, which has a task and seeds of its own; "
+            "--like and --seed go with a model"
+        )
+    run = read_run_file(path)
+    print(f"{run!r}"[1:-1])
+    row = keep(Store(store), run, advice="there is nothing to do")
+    print(f"Stored as {row.id}, marked as imported; {_how_to_look(run, row, path)}")
 
 
 def _how_to_look(run: "Run", row: "RunRow", path: Path) -> str:

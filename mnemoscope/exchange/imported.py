@@ -135,15 +135,20 @@ def _loss(spec: Spec, params: Params, seed: Int[Array, ""]) -> Float[Array, ""]:
     return batch_loss(spec.task, spec.model, params, batch, rewrite=None)
 
 
-def keep(store: Store, run: Run) -> RunRow:
-    """Store an imported run; one that is stored already is not stored again."""
+def keep(store: Store, run: Run, advice: str = "give another --seed") -> RunRow:
+    """Store an imported run; one that is stored already is not stored again.
+
+    Args:
+        store: The store.
+        run: As it was read.
+        advice: What to do where it is stored already.
+    """
     # two processes that import the same at once do not both find nothing
     with store.lock(run.spec.digest()):
         held, _ = store.blocks(run.spec, run.seeds)
         if held:
             raise UserError(
-                f"this model is stored already with seed {run.seeds[0]}, as {held[0].id}; give "
-                "another --seed"
+                f"this model is stored already with seed {run.seeds[0]}, as {held[0].id}; {advice}"
             )
         store.save(run, 0.0, "imported")
         held, _ = store.blocks(run.spec, run.seeds)

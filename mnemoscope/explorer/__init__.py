@@ -13,6 +13,8 @@ from typing import Any
 
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.theme import css_variables
+from mnemoscope.explorer import bigrams_adapter as bigrams_adapter
+from mnemoscope.explorer import hops_adapter as hops_adapter
 from mnemoscope.explorer.explorer_run import ExplorerRun, describe_run
 from mnemoscope.explorer.pack import pack_run
 from mnemoscope.explorer.task_adapters import Adapter, register_adapter
@@ -29,7 +31,15 @@ __all__ = [
 ]
 
 # in this order: what comes later may change what came before
-STYLE_SHEETS = ("theme.css", "controls.css", "figures.css", "flow.css", "walk.css", "media.css")
+STYLE_SHEETS = (
+    "theme.css",
+    "controls.css",
+    "figures.css",
+    "flow.css",
+    "walk.css",
+    "train.css",
+    "media.css",
+)
 
 
 def build_page(packed_runs: Sequence[dict[str, Any]], back: str = "") -> str:

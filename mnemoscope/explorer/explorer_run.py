@@ -1,8 +1,9 @@
 """A run as the explorer shows it: its name, what it is in a sentence, and which seeds go along."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from mnemoscope.models import ModelConfig
+from mnemoscope.models import Model, ModelConfig
 from mnemoscope.models.consumer_support import as_transformer
 from mnemoscope.training.run import Run
 from mnemoscope.training.spec import Spec
@@ -40,11 +41,21 @@ def describe_run(run: Run, name: str, seeds: tuple[int, ...] = ()) -> ExplorerRu
     """
     finished = tuple(seed for seed in run.seeds if run.outcome(seed) == "finished")
     carried = seeds or finished[:CARRIED] or run.seeds[:1]
-    return ExplorerRun(run.spec.digest(), name, _describe_spec(run.spec), run, carried)
+    return ExplorerRun(run.spec.digest(), name, describe_spec(run.spec), run, carried)
 
 
-def _describe_spec(spec: Spec) -> str:
-    """Model, task and training in a sentence."""
+def resolve_config(config: Model) -> dict[str, Any]:
+    """Every field with its value, those too that JSON leaves out at their default."""
+    shown = [name for name in ModelConfig.model_fields if name not in ("kind", "init")]
+    return {name: getattr(config, name) for name in shown}
+
+
+def describe_spec(spec: Spec) -> str:
+    """Model, task and training in a sentence.
+
+    Args:
+        spec: What is trained.
+    """
     model = as_transformer(spec.model, "the explorer")
     parts = [
         f"d={model.d_model}",

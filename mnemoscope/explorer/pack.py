@@ -7,31 +7,39 @@ seeds at every snapshot (the curves). A golden answer is the Python model's, wit
 ablated part; the page shows how far its own are off.
 """
 
-import base64
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mnemoscope.core.axes import Array, Params
+from mnemoscope.core.axes import Params
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.fingerprint import TRAINING, describe_origins, source_fingerprint
 from mnemoscope.core.numerics import fixed_numerics
-from mnemoscope.explorer.explorer_run import ExplorerRun
+from mnemoscope.explorer.ablated_answers import answer_ablated
+from mnemoscope.explorer.explorer_run import ExplorerRun, resolve_config
 from mnemoscope.explorer.paper_prompts import list_prompts
 from mnemoscope.explorer.task_adapters import get_adapter
 from mnemoscope.explorer.tours import pack_tour
-from mnemoscope.models import HookedModel, Model, ModelConfig, bind
+from mnemoscope.explorer.train_here import pack_recipes, pack_training
+from mnemoscope.explorer.weight_bytes import Blocks, encode_weights
+from mnemoscope.explorer.weight_rounding import choose_bits
+from mnemoscope.models import Model, bind
 from mnemoscope.models.consumer_support import ANY, Support
-from mnemoscope.probes.ablation import build_edits, list_cases
+from mnemoscope.probes.ablation import list_cases
 from mnemoscope.probes.skills import over_seeds
 from mnemoscope.store import Store
+from mnemoscope.tasks import Task
 from mnemoscope.training.run import Run
+from mnemoscope.training.spec import Spec
 
+N_ASKED = 2  # prompts that the page answers to compare itself with Python
+DIGITS = 6  # of Python's answers: the page says that they are met to four
 MAX_TOKENS = 128  # the page draws one button and one bar for each token
 MAX_FINAL_WEIGHTS = 1_000_000  # numbers in the weights of seeds that are there at their end alone
 MAX_WEIGHTS = 2**24  # numbers in the weights of carried seeds: a page of 90 MB
@@ -40,9 +48,29 @@ MAX_WEIGHTS = 2**24  # numbers in the weights of carried seeds: a page of 90 MB
 Metrics = dict[str, list]
 
 
-@fixed_numerics()
 def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str, Any]:
     """Pack a run as the page reads it.
+
+    Args:
+        explorer_run: The run, and which of its seeds are carried.
+        store: Where skills that were measured before are remembered; None measures them.
+
+    Raises:
+        UserError: The page cannot show such a run, or a carried seed is missing or diverged.
+    """
+    measured = measure_run(explorer_run, store)
+    return present_run(
+        measured,
+        explorer_run.run.spec,
+        id_=explorer_run.id,
+        name=explorer_run.name,
+        about=explorer_run.about,
+    )
+
+
+@fixed_numerics()
+def measure_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str, Any]:
+    """All of a packed run that takes a model to make: weights, worlds, skills, Python's answers.
 
     Args:
         explorer_run: The run, and which of its seeds are carried.
@@ -55,43 +83,66 @@ def pack_run(explorer_run: ExplorerRun, store: Store | None = None) -> dict[str,
     run = explorer_run.run
     task = run.spec.task
     adapter = get_adapter(task)
-    steps = run.spec.snapshot_steps()
-    shapes = run.spec.model.parameter_shapes(task.d_vocab, task.n_ctx)
     carried_rows = _rows_of(run, explorer_run.carried)
     final_rows = _choose_final_rows(explorer_run)
     opened = [*explorer_run.carried, *(run.seeds[row] for row in final_rows)]
-    carried_weights = _flatten_weights(run, carried_rows, range(len(steps)))
-    final_weights = _flatten_weights(run, final_rows, [len(steps) - 1])
+    blocks = _list_blocks(run, carried_rows, final_rows)
     outcomes, curves = _measure_skills(explorer_run, store)
-    world = run.world(explorer_run.carried[0])
-    presets = [*list_prompts(task), *adapter.make_presets(task, world)]
-    _check_presets(explorer_run, presets)
-    prompts = [preset["tokens"] for preset in presets]
+    presets = adapter.make_presets(task, run.world(explorer_run.carried[0]))
+    offered = [*list_prompts(task), *presets]
+    check_presets(task, offered)
+    prompts = [preset["tokens"] for preset in offered[:N_ASKED]]
     return {
-        "id": explorer_run.id,
-        "name": explorer_run.name,
-        "words": adapter.in_words(task),
-        "about": explorer_run.about,
         "spec": run.spec.model_dump(mode="json"),
-        "config": resolve_config(run.spec.model),
-        "token_names": list(task.token_names),
-        "n_ctx": task.n_ctx,
-        "trained_positions": list(task.loss_positions),
-        "draw_label": adapter.draw_label,
-        "steps": list(steps),
         "seeds": list(run.seeds),
         "carried": list(explorer_run.carried),
         "opened": opened,
         "presets": presets,
         "worlds": [adapter.export_world(task, run.world(seed)) for seed in opened],
-        "tour": pack_tour(task, adapter.tour, outcomes),
         "outcomes": outcomes | _final_losses(run),
         "loss_steps": run.loss_steps.tolist(),
         "losses": [_round(row) for row in run.losses[[*carried_rows, *final_rows]]],
         "curves": curves,
-        "parameters": [[name, list(shape)] for name, shape in shapes.items()],
-        "weights": _encode_weights(carried_weights, final_weights),
+        "weights": encode_weights(blocks, choose_bits(run.spec.model, blocks, prompts)),
         "golden": _golden_answers(explorer_run, opened, prompts),
+    }
+
+
+def present_run(
+    measured: dict[str, Any], spec: Spec, *, id_: str, name: str, about: str
+) -> dict[str, Any]:
+    """A measured run with all that is said of it; takes no model.
+
+    Args:
+        measured: What `measure_run` found.
+        spec: What was trained.
+        id_: What addresses of the page call it.
+        name: What the page calls it.
+        about: One sentence below the name.
+    """
+    task = spec.task
+    adapter = get_adapter(task)
+    presets = [*list_prompts(task), *measured["presets"]]
+    check_presets(task, presets)
+    skills = [name for name in measured["outcomes"] if name != "loss"]
+    shapes = spec.model.parameter_shapes(task.d_vocab, task.n_ctx)
+    return {
+        **measured,
+        "id": id_,
+        "name": name,
+        "words": adapter.in_words(task),
+        "about": about,
+        "config": resolve_config(spec.model),
+        "token_names": list(task.token_names),
+        "n_ctx": task.n_ctx,
+        "trained_positions": list(task.loss_positions),
+        "draw_label": adapter.draw_label,
+        "steps": list(spec.snapshot_steps()),
+        "presets": presets,
+        "tour": pack_tour(task, adapter.tour, skills),
+        "parameters": [[name, list(shape)] for name, shape in shapes.items()],
+        "recipes": pack_recipes(task),
+        **pack_training(spec, measured["carried"][0]),
     }
 
 
@@ -159,9 +210,13 @@ def require_shown(explorer_run: ExplorerRun) -> None:
         raise UserError(f"seed {diverged[0]} of run {name} diverged: {advice}")
 
 
-def _check_presets(explorer_run: ExplorerRun, presets: Sequence[dict[str, Any]]) -> None:
-    """Refuse prompts that the model cannot read: a study or a task from elsewhere brings some."""
-    task = explorer_run.run.spec.task
+def check_presets(task: Task, presets: Sequence[dict[str, Any]]) -> None:
+    """Refuse prompts that the model cannot read: a study or a task from elsewhere brings some.
+
+    Args:
+        task: What the model was trained on.
+        presets: The prompts.
+    """
     for preset in presets:
         if preset.keys() != {"name", "tokens", "why"}:
             came = ", ".join(preset) or "nothing"
@@ -177,12 +232,6 @@ def _check_presets(explorer_run: ExplorerRun, presets: Sequence[dict[str, Any]])
         raise UserError(
             f"task {task.kind_name()!r} has no presets; the page opens on the first one"
         )
-
-
-def resolve_config(config: Model) -> dict[str, Any]:
-    """Every field with its value, those too that JSON leaves out at their default."""
-    shown = [name for name in ModelConfig.model_fields if name not in ("kind", "init")]
-    return {name: getattr(config, name) for name in shown}
 
 
 def _rows_of(run: Run, seeds: Sequence[int]) -> list[int]:
@@ -203,21 +252,15 @@ def _count_weights(run: Run) -> int:
     return sum(int(np.prod(value.shape[2:])) for value in run.snapshots.values())
 
 
-def _flatten_weights(run: Run, rows: Sequence[int], snapshots: Sequence[int]) -> np.ndarray:
-    """All parameters of some seeds at some snapshots in one row: (seed, snapshot, number)."""
+def _list_blocks(run: Run, carried_rows: Sequence[int], final_rows: Sequence[int]) -> list[Blocks]:
+    """The weights of every opened seed by parameter, with a row for each of its snapshots."""
     shapes = run.spec.model.parameter_shapes(run.spec.task.d_vocab, run.spec.task.n_ctx)
-    parts = []
-    for name in shapes:
-        value = run.snapshots[name]
-        size = int(np.prod(value.shape[2:]))
-        chosen = value[list(rows)][:, list(snapshots)]
-        parts.append(chosen.reshape(len(rows), len(snapshots), size))
-    return np.concatenate(parts, axis=2)
-
-
-def _encode_weights(*parts: np.ndarray) -> str:
-    """Encode weights as little-endian floats in base64, one part after the other."""
-    return base64.b64encode(b"".join(part.astype("<f4").tobytes() for part in parts)).decode()
+    first = [(row, slice(None)) for row in carried_rows]
+    rest = [(row, slice(-1, None)) for row in final_rows]
+    return [
+        {name: run.snapshots[name][row][snapshots] for name in shapes}
+        for row, snapshots in (*first, *rest)
+    ]
 
 
 def _round(values: np.ndarray) -> list[float | None]:
@@ -246,7 +289,7 @@ def _measure_skills(explorer_run: ExplorerRun, store: Store | None) -> tuple[Met
     found = store.finding(key) if store else None
     if found and {"ends", "curves"} <= set(found):
         return found["ends"], found["curves"]
-    ends, curves = _sweep_skills(explorer_run)
+    ends, curves = sweep_skills(explorer_run)
     if store:
         store.keep_finding(key, {"ends": ends, "curves": curves})
     return ends, curves
@@ -261,12 +304,21 @@ def _skills_key(explorer_run: ExplorerRun) -> str:
     return f"explorer {hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _sweep_skills(explorer_run: ExplorerRun) -> tuple[Metrics, Metrics]:
-    """Measure ends and curves in one compiled sweep."""
+def sweep_skills(explorer_run: ExplorerRun) -> tuple[Metrics, Metrics]:
+    """Measure every seed at its end, and carried ones at every snapshot, in one compiled sweep.
+
+    Args:
+        explorer_run: The run, and which of its seeds are carried.
+
+    Returns:
+        What every seed came to, and the curves of the carried ones; nothing, if the task has no
+        skills.
+    """
     run = explorer_run.run
     task = run.spec.task
     measure = get_adapter(task).measure_skills
-    assert measure is not None
+    if measure is None:
+        return {}, {}
     n_seeds = len(run.seeds)
     n_snapshots = len(run.spec.snapshot_steps())
     carried_rows = _rows_of(run, explorer_run.carried)
@@ -299,25 +351,18 @@ def _golden_answers(
     Args:
         explorer_run: The run, and which of its seeds are carried.
         opened: All seeds in the page. Asked are the first, the last, and a carried one half-way.
-        prompts: Of these the first two are asked.
+        prompts: What is asked.
     """
     config = explorer_run.run.spec.model
     last = len(explorer_run.run.spec.snapshot_steps()) - 1
 
-    @jax.jit
-    def answer(model: HookedModel, tokens: Array) -> Array:
-        def ablated(knock_out: Any) -> Array:
-            return jax.nn.softmax(model(tokens, knock_out), axis=-1)
-
-        # without any part to ablate there are no edits to count the cases by
-        return jax.vmap(ablated, axis_size=len(list_cases(config)))(build_edits(config))
-
+    answer = jax.jit(partial(answer_ablated, config))
     golden = []
     asked = {(opened[0], last), (explorer_run.carried[-1], last // 2), (opened[-1], last)}
     for seed, snapshot in sorted(asked):
         model = explorer_run.run.model(seed, snapshot)
-        for tokens in prompts[:2]:
-            answers = np.asarray(answer(model, jnp.array(tokens)), float)
+        for tokens in prompts:
+            answers = np.asarray(answer(model.params, jnp.array(tokens)), float)
             for case, probabilities in zip(list_cases(config), answers, strict=True):
                 golden.append(
                     {
@@ -325,7 +370,7 @@ def _golden_answers(
                         "at": snapshot,
                         "tokens": tokens,
                         "off": _ablated_parts(config, case),
-                        "probabilities": np.round(probabilities, 8).tolist(),
+                        "probabilities": np.round(probabilities, DIGITS).tolist(),
                     }
                 )
     return golden

@@ -47,26 +47,26 @@ def describe_task(task: Task) -> str:
     return " ".join(text.split()) or f"The task {task.kind_name()!r}."
 
 
-def _make_preset(name: str, tokens: list[int], why: str) -> dict[str, Any]:
+def make_preset(name: str, tokens: list[int], why: str) -> dict[str, Any]:
     """Name a prompt, and say what is to be seen with it."""
     return {"name": name, "tokens": tokens, "why": why}
 
 
 def _make_sampled_presets(task: Task, world: Any) -> list[dict[str, Any]]:
     """A sequence of the task, and its start."""
-    tokens = _draw_samples(task, world)[0]
+    tokens = draw_samples(task, world)[0]
     return [
-        _make_preset("a training sequence", tokens, "Drawn from the task."),
-        _make_preset("its start", tokens[:1], "One token."),
+        make_preset("a training sequence", tokens, "Drawn from the task."),
+        make_preset("its start", tokens[:1], "One token."),
     ]
 
 
 def _export_samples(task: Task, world: Any) -> dict[str, Any]:
     """Export some sequences: the page cannot draw any of a task that it does not know."""
-    return {"samples": _draw_samples(task, world)}
+    return {"samples": draw_samples(task, world)}
 
 
-def _draw_samples(task: Task, world: Any) -> list[list[int]]:
+def draw_samples(task: Task, world: Any) -> list[list[int]]:
     """Sequences as a model is trained on them, always the same ones."""
     keys = jax.random.split(jax.random.key(0), N_SAMPLES)
     drawn = jax.jit(jax.vmap(lambda key: task.sample(world, key=key).tokens))(keys)
@@ -140,12 +140,12 @@ def _make_permutation_presets(task: Permutation, world: Split) -> list[dict[str,
     mapping = np.asarray(world.held_out)[0]
     tokens = [token for x, y in enumerate(mapping) for token in (x + 1, int(y) + 1)]
     return [
-        _make_preset(
+        make_preset(
             "a held-out mapping",
             tokens[: task.n_ctx],
             "A mapping that this seed never trained on, in order.",
         ),
-        _make_preset(
+        make_preset(
             "the trap",
             [*tokens[:-2], tokens[0]],
             "The first x again: recall its answer, or eliminate?",
@@ -183,9 +183,9 @@ def _make_cycle_presets(task: Cycle, world: tuple[()]) -> list[dict[str, Any]]:
     for sequence in task.sequences()[:3]:
         tokens = [int(token) for token in sequence[:-1]]
         name = "".join(names[token] for token in tokens)
-        presets.append(_make_preset(name, tokens, "A part of the cycle."))
+        presets.append(make_preset(name, tokens, "A part of the cycle."))
     same = [0] * task.length
-    presets.append(_make_preset(names[0] * task.length, same, "A prompt that no training shows."))
+    presets.append(make_preset(names[0] * task.length, same, "A prompt that no training shows."))
     return presets
 
 
@@ -212,8 +212,8 @@ def _make_token_presets(task: Vocabulary, world: tuple[()]) -> list[dict[str, An
     """Tokens in the order of their numbers, and the first alone: nobody knows better ones."""
     n = min(task.n_ctx, task.d_vocab, FIRST_TOKENS)
     return [
-        _make_preset(f"the first {n} tokens", list(range(n)), "In the order of their numbers."),
-        _make_preset("the first token", [0], "One token."),
+        make_preset(f"the first {n} tokens", list(range(n)), "In the order of their numbers."),
+        make_preset("the first token", [0], "One token."),
     ]
 
 

@@ -19,7 +19,7 @@ from pydantic import model_validator
 
 from mnemoscope.core.errors import UserError, unknown
 from mnemoscope.core.strict import Strict
-from mnemoscope.explorer.paper_prompts import fits, study_files
+from mnemoscope.explorer.paper_prompts import fits, spell, study_files
 from mnemoscope.tasks import Task
 
 FILE = "tour.toml"
@@ -87,10 +87,10 @@ class TourStep(Strict):
     """A few words."""
     text: str
     """Two sentences; names in braces are filled in."""
-    look: Literal["answer", "model", "time", "prompt", "seeds"]
+    look: Literal["answer", "model", "part", "time", "prompt", "seeds"]
     """What is framed."""
-    prompt: list[int] | None = None
-    """The tokens that are asked about."""
+    prompt: list[int] | str | None = None
+    """The tokens that are asked about, by number, or as text by their names of one character."""
     seed: SeedRule | None = None
     """The seed."""
     at: Literal["start", "end"] | SnapshotRule | None = None
@@ -127,6 +127,7 @@ def pack_tour(task: Task, brought: Tour | None, skills: Iterable[str]) -> dict[s
     tour = brought or _find_tour(task)
     if tour is None:
         return None
+    tour = _spell_prompts(tour, task)
     _check_tour(tour, task, tuple(skills))
     steps = [step.model_dump(mode="json", exclude_none=True) for step in tour.steps]
     return {"title": tour.title, "steps": steps}
@@ -138,12 +139,28 @@ def _find_tour(task: Task) -> Tour | None:
     return next((tour for tour in tours if fits(tour.task, task)), None)
 
 
+def _spell_prompts(tour: Tour, task: Task) -> Tour:
+    """The same tour with all its prompts as tokens."""
+    steps: list[TourStep] = []
+    for step in tour.steps:
+        if isinstance(step.prompt, str):
+            tokens = spell(step.prompt, task)
+            if tokens is None:
+                raise UserError(
+                    f"tour {tour.title!r}, step {step.title!r}: the prompt is {step.prompt!r}; "
+                    f"allowed: 1 to {task.n_ctx} of {' '.join(task.token_names)}"
+                )
+            step = step.model_copy(update={"prompt": tokens})
+        steps.append(step)
+    return tour.model_copy(update={"steps": tuple(steps)})
+
+
 def _check_tour(tour: Tour, task: Task, skills: tuple[str, ...]) -> None:
     """Refuse what the page could not fill in or find."""
     values = (*VALUES, *skills, *(f"{name}_end" for name in skills))
     for step in tour.steps:
         where = f"tour {tour.title!r}, step {step.title!r}"
-        for name in re.findall(r"\{(\w*)\}", step.text):
+        for name in re.findall(r"\{([\w ]*)\}", step.text):
             if name not in values:
                 raise UserError(f"{where}: {unknown('value', name, values)}")
         seed = step.seed or SeedRule(most_different=True)
@@ -154,6 +171,7 @@ def _check_tour(tour: Tour, task: Task, skills: tuple[str, ...]) -> None:
             if name not in skills:
                 raise UserError(f"{where}: {unknown('skill', name, skills)}")
         tokens = [0] if step.prompt is None else step.prompt
+        assert not isinstance(tokens, str)  # spelled before
         if not 0 < len(tokens) <= task.n_ctx or not all(0 <= x < task.d_vocab for x in tokens):
             allowed = f"1 to {task.n_ctx} tokens from 0 to {task.d_vocab - 1}"
             raise UserError(f"{where}: the prompt is {tokens}; allowed: {allowed}")

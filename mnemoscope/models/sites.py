@@ -146,7 +146,7 @@ def full_site_name(config: Model, name: SiteName | Any) -> str:
 
 def _near(sites: Sites, name: SiteName | Any) -> str | None:
     """The site that a short form with a slip in it means; None if it is like none."""
-    parts: tuple[Any, ...] = name if isinstance(name, tuple) else ()
+    parts: list[Any] = list(name) if isinstance(name, tuple) else []
     if not parts or not isinstance(parts[0], str):
         return None
     by_short: dict[str, str] = {}

@@ -8,6 +8,8 @@ and, where there is more to say,
     page.toml        the words of its page
     figures.toml     how the series of each claim are drawn
     prompts.toml     prompts that the explorer offers
+    tour.toml        a tour through its models in the explorer
+    train_here.toml  trainings that it offers, to be done in the browser
     ...              whatever else it takes: conditions, the functions that measure, theory, data
 
 and, where the study wants more than every study has,
@@ -15,9 +17,12 @@ and, where the study wants more than every study has,
     drawings.py      DRAWINGS: by claim, a function that draws the figure of what is exact
     pages.py         STATEMENTS and PAGES: a table on the study's page, and pages of its own
     command.py       command: a command with the name of the study
+    explorer.py      models: a function of nothing that says which conditions are trained for the
+                     explorer, by name
+    explorer_models  a folder with these models as they were trained, which travels with the study
 
-These three belong to the report and to the command line. Only the layer that uses such a part loads
-it; `study.py` imports none of them, so a verdict does not rest on them.
+These belong to the report, to the command line and to the explorer. Only the layer that uses such a
+part loads it; `study.py` imports none of them, so a verdict does not rest on them.
 """
 
 import tomllib
@@ -31,12 +36,21 @@ from typing import Any, Literal
 from mnemoscope.core.errors import UserError
 from mnemoscope.core.plugins import one_line
 
-Part = Literal["drawings", "pages", "command"]
-PARTS: tuple[Part, ...] = ("drawings", "pages", "command")
+Part = Literal["drawings", "pages", "command", "explorer"]
+PARTS: tuple[Part, ...] = ("drawings", "pages", "command", "explorer")
+EXPLORER_MODELS = "explorer_models"
 CLAIMS = "claims.toml"
 LAST = 1000  # the place of a study whose page says none
 # how a study is shown, asked for and judged: no measurement rests on it
-SHOWN = (*(f"{part}.py" for part in PARTS), CLAIMS, "page.toml", "figures.toml", "prompts.toml")
+SHOWN = (
+    *(f"{part}.py" for part in PARTS),
+    CLAIMS,
+    "page.toml",
+    "figures.toml",
+    "prompts.toml",
+    "tour.toml",
+    "train_here.toml",
+)
 # what people and programs leave beside a study; no measurement rests on it either
 LEFT_OUT = (".md", ".rst", ".ipynb", ".html", ".svg", ".png", ".pdf", ".tex", ".log", ".pyc")
 STORE_INDEX = "index.sqlite3"
@@ -96,7 +110,7 @@ def judging_files(folder: Path) -> Iterator[Path]:
         if file.name.startswith((".", "__pycache__")):
             continue
         if file.is_dir():
-            if not (file / STORE_INDEX).is_file():
+            if file.name != EXPLORER_MODELS and not (file / STORE_INDEX).is_file():
                 yield from judging_files(file)
         elif not (file.name in SHOWN or file.suffix in LEFT_OUT or file.name.startswith("test_")):
             yield file

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from mnemoscope.core.errors import unknown
+from mnemoscope.core.errors import short, unknown
 from mnemoscope.core.kinds import codes_in
 from mnemoscope.core.legacy import SPEC_NAMES
 from mnemoscope.core.strict import Strict
@@ -26,7 +26,7 @@ class Spec(Strict):
     """Everything that decides a training but the seed: task, model, optimizer and length."""
 
     omit_if_default: ClassVar[frozenset[str]] = frozenset(
-        {"unfreeze_at", "metrics", "n_evals", "imported", "precision", "loss"}
+        {"snapshot_at", "unfreeze_at", "metrics", "n_evals", "imported", "precision", "loss"}
     )
 
     stored_names: ClassVar[Mapping[str, str]] = SPEC_NAMES
@@ -54,6 +54,10 @@ class Spec(Strict):
 
     snapshots: Annotated[int, Field(ge=1, le=100_000)] = 2
     """How many times weights are kept; `snapshot_steps` says when."""
+
+    snapshot_at: tuple[Positive, ...] = ()
+    """After which steps weights are kept, besides the start and the last one; none leaves it to
+    `snapshots`. A training comes to the same weights whenever they are kept."""
 
     unfreeze_at: tuple[tuple[str, Positive], ...] = ()
     """Parameters that are held back for a while: (name or pattern, step) leaves them as they were
@@ -83,8 +87,23 @@ class Spec(Strict):
             raise ValueError(
                 f"{name} extends Spec, and its runs could not be told from a Spec's; allowed: Spec"
             )
+        self._check_snapshots()
         self.unfreeze_steps()
         return self
+
+    def _check_snapshots(self) -> None:
+        """Raise where it is not plain when weights are kept."""
+        at = self.snapshot_at
+        if list(at) != sorted(set(at)) or (at and at[-1] >= self.steps):
+            raise ValueError(
+                f"snapshot_at: steps must rise and lie below the last one, {self.steps}, "
+                f"got {short(at)}"
+            )
+        if at and self.snapshots != 2:
+            raise ValueError(
+                f"snapshot_at says when weights are kept, and snapshots={self.snapshots} how many "
+                "times; allowed: one of them"
+            )
 
     def unfreeze_steps(self) -> dict[str, int]:
         """From which step each parameter that is frozen at first is trained.
@@ -102,8 +121,10 @@ class Spec(Strict):
         return found
 
     def snapshot_steps(self) -> tuple[int, ...]:
-        """Steps after which weights are kept: the last one, the start, and log-spaced ones
-        between."""
+        """Steps after which weights are kept: the last one, the start, and between them those of
+        `snapshot_at`, or log-spaced ones."""
+        if self.snapshot_at:
+            return (0, *self.snapshot_at, self.steps)
         if self.snapshots == 1:
             return (self.steps,)
         if self.snapshots == 2:
@@ -131,6 +152,7 @@ class Spec(Strict):
                 "loss": CrossEntropy(),
                 "steps": 1,
                 "snapshots": 1,
+                "snapshot_at": (),
                 "metrics": None,
                 "n_evals": 0,
             }

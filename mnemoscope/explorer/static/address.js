@@ -2,6 +2,7 @@
 //
 //   #run=3f2a90c1&seed=2&at=11&prompt=245345322
 //    &off=0.1:zero,mlp0:mean&force=0.0:8>3,0.1:4=even&part=0.1&open=2&stop=3&with=3f2a90c1:1
+//    &train=seeds:2,lr:0.003
 //
 // A view has
 //   run      one of the runs in this file
@@ -14,15 +15,18 @@
 //   open     the steps of the walk that are open, at most one
 //   stop     where the tour stands, counted from 0, or null
 //   beside   the model that stands beside it, {run, seed}, or null
+//   train    what of a training in the page is not as by default, as in train_setup.js
 //
 // What an address names that this file does not hold falls back to the first run, its first seed,
 // the end of training and the first preset, and `problems` says so.
 
 import { listOpenable, listParts } from "parts.js";
 import { formatPrompt, parsePrompt } from "tokens.js";
+import { LIMITS, isAllowed, listTrainable } from "train_setup.js";
 
 const FIELDS = [
   "run", "seed", "at", "prompt", "off", "force", "part", "open", "stop", "with",
+  "train",
 ];
 const LONGEST = 40; // characters of an unknown value that are repeated
 
@@ -150,6 +154,19 @@ function readBeside(runs, { run: own, seed: ownSeed }, text, note) {
   return null;
 }
 
+function readTrain(run, text, note) {
+  const train = {};
+  for (const item of items(text)) {
+    const [name, value] = item.split(":");
+    const recipe = name === "recipe" && listTrainable(run).find(({ id }) => id === value);
+    const isNumber = name in LIMITS && value && isAllowed(name, Number(value));
+    if (recipe) train.recipe = recipe.id;
+    else if (isNumber) train[name] = Number(value);
+    else note("training", item);
+  }
+  return train;
+}
+
 /** The view that an address names, and `problems`, a list of what in it is unknown. */
 export function readAddress(runs, hash) {
   const asked = new URLSearchParams(hash.replace(/^#/, ""));
@@ -169,6 +186,7 @@ export function readAddress(runs, hash) {
     open: readOpen(asked.get("open"), note),
     stop: readStop(asked.get("stop"), note),
     beside: readBeside(runs, { run, seed }, asked.get("with"), note),
+    train: readTrain(run, asked.get("train"), note),
     problems,
   };
 }
@@ -180,7 +198,8 @@ function formatForced(force) {
 }
 
 /** The address that names a view. */
-export function writeAddress({ run, seed, at, tokens, off, force, part, open, stop, beside }) {
+export function writeAddress(view) {
+  const { run, seed, at, tokens, off, force, part, open, stop, beside, train } = view;
   const fields = new URLSearchParams({ run: run.id, seed, at, prompt: formatPrompt(run, tokens) });
   const ablated = Object.entries(off).map(([each, how]) => `${each}:${how}`);
   const forced = formatForced(force);
@@ -190,5 +209,7 @@ export function writeAddress({ run, seed, at, tokens, off, force, part, open, st
   if (open.length) fields.set("open", open.join(","));
   if (stop !== null) fields.set("stop", stop + 1);
   if (beside) fields.set("with", `${beside.run.id}:${beside.seed}`);
+  const trained = Object.entries(train).map(([name, value]) => `${name}:${value}`);
+  if (trained.length) fields.set("train", trained.join(","));
   return `#${fields}`;
 }

@@ -8,8 +8,14 @@ const LEFT = 46;
 const RIGHT = 10;
 const TOP = 24;
 const BOTTOM = 28;
+const NAME_HEIGHT = 12; // of the name of a level
 const MAX_TICKS = 5;
 const STEP_TICKS = [0, 10, 100, 1000, 10000, 100000];
+
+function sayNumber(value) {
+  if (!Number.isFinite(value)) return "no number";
+  return value === 0 ? "0" : value.toPrecision(3);
+}
 
 function createStepScale(last) {
   return (step) => LEFT + (WIDTH - LEFT - RIGHT) * Math.log1p(step) / Math.log1p(last);
@@ -57,18 +63,42 @@ function drawLegend([name], index, count) {
   return s("text", { x, y: 12, "text-anchor": "end", class: `legend c${index}` }, name);
 }
 
-/** `lines` are [name, steps, values]; `axis` is {low, high, log, cursor, last}. */
+/**
+ * A level that the curves are compared with, and its name; one below a logarithmic axis stands at
+ * its edge.
+ */
+function drawMark([name, value], index, y, { low, log }) {
+  const at = y(value);
+  const isBelow = log && value < low;
+  const text = `${name} ${sayNumber(value)}${isBelow ? ", below this axis" : ""}`;
+  const isHigh = at < TOP + NAME_HEIGHT; // the title stands above
+  // curves fall from the left: the first level, which they start above, is named at the right
+  const place = index === 0
+    ? { x: WIDTH - RIGHT - 4, "text-anchor": "end" } : { x: LEFT + 4 };
+  const label = { ...place, y: isHigh ? at + NAME_HEIGHT : at - 4 };
+  return [
+    s("path", { d: `M${LEFT},${at} H${WIDTH - RIGHT}`, class: `mark m${index}` }),
+    s("text", { ...label, class: `value mark-name m${index}` }, text),
+  ];
+}
+
+/**
+ * `lines` are [name, steps, values]; `axis` is {low, high, log, cursor, last}, where a cursor may be
+ * null, and may have `marks`, levels as [name, value], and hasLegend: false.
+ */
 export function drawCurves(title, lines, axis) {
   const x = createStepScale(axis.last);
   const y = createValueScale(axis);
-  const ends = lines.map(([name, , values]) => `${name} ends at ${values.at(-1).toPrecision(3)}`);
+  const { marks = [], hasLegend = true, cursor } = axis;
+  const ends = lines.map(([name, , values]) => `${name} ends at ${sayNumber(values.at(-1))}`);
+  const levels = marks.map(([name, value]) => `${name}: ${sayNumber(value)}`);
   const attributes = {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
     width: WIDTH,
     height: HEIGHT,
     role: "img",
     class: "curves",
-    "aria-label": `${title}. ${ends.join("; ")}`,
+    "aria-label": `${title}. ${[...ends, ...levels].join("; ")}`,
   };
   const unit = { x: WIDTH - RIGHT, y: HEIGHT - 3, "text-anchor": "end", class: "value" };
   return s("svg", attributes,
@@ -76,9 +106,11 @@ export function drawCurves(title, lines, axis) {
     chooseTicks(axis).map((value) => drawValueTick(value, y(value), axis.log)),
     STEP_TICKS.filter((step) => step <= axis.last).map((step) => drawStepTick(step, x(step))),
     s("text", unit, "steps"),
+    marks.map((mark, index) => drawMark(mark, index, y, axis)),
     lines.map((line, index) => [
       drawCurve(line, index, x, y),
-      lines.length > 1 && drawLegend(line, index, lines.length),
+      hasLegend && lines.length > 1 && drawLegend(line, index, lines.length),
     ]),
-    s("path", { d: `M${x(axis.cursor)},${TOP} V${HEIGHT - BOTTOM}`, class: "cursor" }));
+    cursor !== null
+      && s("path", { d: `M${x(cursor)},${TOP} V${HEIGHT - BOTTOM}`, class: "cursor" }));
 }

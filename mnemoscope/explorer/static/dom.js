@@ -80,9 +80,9 @@ export function formatPercent(x) {
   return `${(100 * x).toFixed(x < 0.1 ? 1 : 0)}%`;
 }
 
-/** Offer a text as a download. */
-export function saveFile(name, type, text) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
+/** Offer a text, or bytes in parts, as a download. */
+export function saveFile(name, type, ...parts) {
+  const url = URL.createObjectURL(new Blob(parts, { type }));
   h("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }

@@ -16,6 +16,7 @@ import { listenToShare } from "share.js";
 import { createState, keepAddress, refresh } from "state.js";
 import { renderTables } from "tables.js";
 import { checkStop, listenToTour, renderTour } from "tour.js";
+import { renderTrainHere } from "train_view.js";
 import { listenToTraining, renderTraining, stopPlaying } from "training.js";
 
 function render(state) {
@@ -33,6 +34,7 @@ function render(state) {
   renderTables(state);
   renderCell(state);
   renderSummary(state);
+  renderTrainHere(state);
 }
 
 /** Somebody typed or opened another address. */
@@ -44,8 +46,8 @@ function openAddress(state) {
   refresh(state);
 }
 
-function start() {
-  const state = createState(readRuns(), render);
+async function start() {
+  const state = createState(await readRuns(), render);
   state.view = checkStop(readAddress(state.runs, location.hash));
   listenToPrompt(state);
   listenToTraining(state);

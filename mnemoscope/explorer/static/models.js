@@ -93,7 +93,7 @@ function renderStrip(state) {
 /** Nothing of it changes with the prompt or over training, and of seeds there can be hundreds. */
 export function renderModels(state) {
   const { run, seed, beside } = state.view;
-  const key = JSON.stringify([run.id, seed, beside?.run.id, beside?.seed]);
+  const key = JSON.stringify([state.runs.length, run.id, seed, beside?.run.id, beside?.seed]);
   if (byId("models").dataset.shown === key) return;
   byId("models").dataset.shown = key;
   renderSelects(state);

@@ -25,6 +25,9 @@ export function createState(runs, render) {
     unfolded: new Set(), // names of matrices that are shown whole
     walk: { key: "", steps: [] }, // the steps of the walk, and what their tables were built for
     explained: null, // the cell whose arithmetic is open: {run, step, line, i, j}
+    session: null, // the training in the page, as in train_session.js
+    trainedRuns: 0, // runs that came of it so far
+    trainError: "", // what is wrong with the numbers that it was given
     render,
   };
 }

@@ -9,7 +9,14 @@ import { formatPrompt } from "tokens.js";
 import { listStops, skillCurve } from "tour_rules.js";
 import { stopPlaying } from "training.js";
 
-const LOOKED_AT = { answer: "result", model: "model", time: "time", prompt: "ask", seeds: "seed" };
+const LOOKED_AT = {
+  answer: "result",
+  model: "model",
+  part: "part-section",
+  time: "time",
+  prompt: "ask",
+  seeds: "seed",
+};
 
 function bestOf(run, trace) {
   const probabilities = trace.probabilities.at(-1);
@@ -66,7 +73,7 @@ const texts = new WeakMap(); // by stop: filled in once
 function fillText(stop) {
   if (!texts.has(stop)) {
     const values = computeValues(stop.view);
-    texts.set(stop, stop.step.text.replace(/\{(\w+)\}/g, (_, name) => values[name]));
+    texts.set(stop, stop.step.text.replace(/\{([\w ]+)\}/g, (_, name) => values[name]));
   }
   return texts.get(stop);
 }

@@ -3,6 +3,7 @@
 import { drawCurves } from "curves.js";
 import { byId, put } from "dom.js";
 import { changeView, refresh } from "state.js";
+import { listMarks } from "train_progress.js";
 
 const PLAY_INTERVAL = 600; // milliseconds from one snapshot to the next
 const LOG_RANGE = 30; // a loss that falls by less has no power of ten to stand on
@@ -38,15 +39,16 @@ function renderScrubber(state) {
   const { run, at } = state.view;
   const step = run.steps[at].toLocaleString("en");
   const last = run.steps.at(-1).toLocaleString("en");
-  const isImported = run.spec.imported; // a model from elsewhere came without its training
-  const isFixed = Boolean(isImported) || !hasSnapshots(state.view);
+  // a model from elsewhere mostly comes without its training
+  const isAlone = run.spec.imported && run.steps.length < 2;
+  const isFixed = run.steps.length < 2 || !hasSnapshots(state.view);
   byId("time").max = run.steps.length - 1;
   byId("time").value = at;
   byId("time").disabled = isFixed;
   byId("time").setAttribute("aria-valuetext", `step ${run.steps[at]}`);
   byId("play").disabled = isFixed;
   byId("play").textContent = state.timer ? "Pause" : "Play";
-  byId("step").textContent = isImported ? "imported, not trained here" : `step ${step} of ${last}`;
+  byId("step").textContent = isAlone ? "imported, not trained here" : `step ${step} of ${last}`;
   byId("only").textContent = hasSnapshots(state.view)
     ? ""
     : "Of this seed only the end of training is in this file; framed seeds have all of it.";
@@ -54,10 +56,10 @@ function renderScrubber(state) {
 
 function drawLoss({ run, seed }, cursor, last) {
   const losses = run.losses[run.opened.indexOf(seed)];
-  const high = Math.max(...losses);
+  const high = Math.max(run.chance, ...losses);
   const low = Math.min(...losses.filter((loss) => loss > 0), high / 10);
   const log = high / low > LOG_RANGE;
-  const axis = { low: log ? low : 0, high, log, cursor, last };
+  const axis = { low: log ? low : 0, high, log, cursor, last, marks: listMarks(run) };
   return drawCurves("training loss, nats", [["loss", run.loss_steps, losses]], axis);
 }
 
@@ -72,7 +74,7 @@ function drawSkills({ run, seed }, cursor, last) {
 export function renderTraining(state) {
   const { view } = state;
   renderScrubber(state);
-  if (view.run.spec.imported) {
+  if (view.run.loss_steps.length < 2) {
     put(byId("curves"));
     return;
   }

@@ -1,18 +1,20 @@
 """The site: an overview with the ledger, a page for each study, pages of their own, the explorer.
 
-Nothing trains here. Pages are made of ledgers, stored runs and the words of each study; the same
-input gives the same bytes. They are opened from the disk and need no network, and no JavaScript but
-for filtering, sorting and the explorer.
+Nothing trains here. Pages are made of ledgers, stored runs, models that travel with the studies,
+and the words of each; the same input gives the same bytes. They are opened from the disk and need
+no network, and no JavaScript but for filtering, sorting and the explorer.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from mnemoscope.core.theme import VERDICTS, css_variables
-from mnemoscope.explorer import build_page, pack_run
-from mnemoscope.explorer.featured import describe_featured, featured_runs
+from mnemoscope.explorer import build_page
+from mnemoscope.explorer.featured import featured_runs, pack_all
+from mnemoscope.explorer.shipped import shipped_runs
 from mnemoscope.report.requested_files import writing
 from mnemoscope.report.site.extra import ExtraPage, load_extra_pages, load_statements
 from mnemoscope.report.site.rows import claim_row, rows_with_figures
@@ -46,13 +48,18 @@ def write_site(
     ledgers = {name: read_ledgers(store.folder, name) for name in studies}
     featured = {name: featured_runs(study, store) for name, study in studies.items()}
     extra = _make_extra_pages(studies, featured, tell)
-    explored = describe_featured(featured)
+    tell("the explorer's models")
+    explored = pack_all(studies, featured, store)
     counts = {
         name: {scale: Counter(e.verdict for e in each.claims) for scale, each in found.items()}
         for name, found in ledgers.items()
     }
     common = {
-        "explorer": bool(explored),
+        # the address of each study's first model; a study without any has none
+        "explorer": {
+            name: f"explorer.html#{urlencode({'run': packed[0]['id']})}"
+            for name, packed in explored.items()
+        },
         "extra": list(extra),
         "studies": studies,
         "scales": LARGEST_FIRST,
@@ -99,7 +106,7 @@ def write_site(
         write(each.file, text)
     if explored:
         tell("the explorer")
-        packed = [pack_run(run, store) for run in explored]
+        packed = [run for runs in explored.values() for run in runs]
         write("explorer.html", build_page(packed, back="index.html"))
     return written
 
@@ -130,7 +137,7 @@ def _make_extra_pages(
     for name, study in studies.items():
         for page in load_extra_pages(study):
             tell(page.title)
-            text = page.make(featured[name])
+            text = page.make(shipped_runs(study) | featured[name])
             if text:
                 made[page] = text
     return made
