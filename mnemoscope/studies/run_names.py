@@ -93,7 +93,7 @@ def read_run_names(store: Store) -> RunNames:
         for path in sorted((store.folder / "ledger" / scale).glob(f"*{EVIDENCE}")):
             study = path.name.removesuffix(EVIDENCE).replace("~", "/")
             # one that cannot be read names nothing; `mnemoscope check` says why
-            with suppress(UserError):
+            with suppress(ValueError, OSError):
                 text = store.read_text(f"ledger/{scale}/{path.name}")
                 for condition, spec in _conditions(parsed(text or "{}", path.name)):
                     if spec in stored:

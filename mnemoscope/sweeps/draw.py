@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mnemoscope.core.errors import UserError, unknown
 from mnemoscope.core.notebook import Safe
-from mnemoscope.core.theme import INK, PUBLISHED, SEED
+from mnemoscope.core.theme import COLORS, INK, PUBLISHED, SEED
 from mnemoscope.sweeps.boundary_marks import Mark, boundary_marks
 from mnemoscope.sweeps.cell import Cell
 from mnemoscope.sweeps.laid_out import label, lay_out
@@ -286,7 +286,8 @@ def save_svg(text: str, path: str | os.PathLike[str]) -> Path:
     # a file has no page around it whose color it could take
     text = text.replace('fill="currentColor"', f'color="{INK}" fill="currentColor"', 1)
     begins = text.index(">") + 1
-    text = f'{text[:begins]}<rect width="100%" height="100%" fill="#ffffff"/>{text[begins:]}\n'
+    paper = f'<rect width="100%" height="100%" fill="{COLORS["paper"].light}"/>'
+    text = f"{text[:begins]}{paper}{text[begins:]}\n"
     try:
         where.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -12,7 +12,7 @@ from typing import Any
 from rich.style import Style
 from rich.text import Text
 
-from mnemoscope.core.theme import SEED
+from mnemoscope.core.theme import COLORS, INK, SEED
 from mnemoscope.sweeps.cell import Cell
 from mnemoscope.sweeps.grid import Grid, Place
 
@@ -119,4 +119,5 @@ def _style(share: float) -> Style:
     full = tuple(int(SEED[i : i + 2], 16) for i in (1, 3, 5))
     mixed = [round(a + (b - a) * share) for a, b in zip(WHITE, full, strict=True)]
     color = "#{:02x}{:02x}{:02x}".format(*mixed)
-    return Style(color="#ffffff" if share > INK_ABOVE else "#000000", bgcolor=color)
+    ink = COLORS["paper"].light if share > INK_ABOVE else INK
+    return Style(color=ink, bgcolor=color)
