@@ -70,6 +70,20 @@ def drop_times(
     return np.where(gone.any(axis=1), steps[gone.argmax(axis=1)], np.inf)
 
 
+def doublings(
+    earlier: Float[np.ndarray, "seed"], later: Float[np.ndarray, "seed"]
+) -> Float[np.ndarray, "seed"]:
+    """log2 of how many times later; infinite where one of the two was never reached.
+
+    Args:
+        earlier: A time of each seed.
+        later: Another.
+    """
+    known = np.isfinite(earlier) & np.isfinite(later)
+    ratios = np.where(known, later, 1.0) / np.where(known, earlier, 1.0)
+    return np.where(known, np.log2(ratios), np.inf)
+
+
 def measure_threshold(evidence: ms.Evidence) -> ms.Measurement:
     """A1: log2 of the diversity at which fresh chains are read well, seed by seed.
 
@@ -100,8 +114,8 @@ def measure_switch(evidence: ms.Evidence) -> ms.Measurement:
     begun = drop_times(*curves[sizes[-1]], 0.1)
     return ms.Measurement(
         {
-            "later with more chains": np.log2(half[sizes[-1]]) - np.log2(half[sizes[0]]),
-            "width": np.log2(done) - np.log2(begun),
+            "later with more chains": doublings(half[sizes[0]], half[sizes[-1]]),
+            "width": doublings(begun, done),
         },
         by_seed={f"half of the drop, N={n}": half[n] for n in sizes},
     )
@@ -136,6 +150,6 @@ def measure_delay(evidence: ms.Evidence) -> ms.Measurement:
     rotary = drop_times(*read_curve(evidence, "delay-rotary", "ood"), 0.5)
     learned = drop_times(*read_curve(evidence, "delay-learned", "ood"), 0.5)
     return ms.Measurement(
-        {"doublings": np.log2(learned) - np.log2(rotary)},
+        {"doublings": doublings(rotary, learned)},
         by_seed={"rotary": rotary, "learned": learned},
     )
