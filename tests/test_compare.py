@@ -40,6 +40,7 @@ def write(folder, scale="full", **records):
 @pytest.fixture
 def compared(tmp_path, capsys, monkeypatch):
     """What `compare` says of these ledgers; the second is published, or another store's."""
+    monkeypatch.setenv("COLUMNS", "200")  # so that no sentence is broken
 
     def compare(mine, theirs, scale="full"):
         write(tmp_path / "mine/ledger", scale, **mine)

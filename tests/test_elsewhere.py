@@ -324,7 +324,10 @@ def test_one_tensor_in_two_files(tmp_path):
 # ---- stored without a task of ours
 
 
-def test_a_model_is_stored_listed_walked_explored_and_exported(talker, tmp_path, capsys):
+def test_a_model_is_stored_listed_walked_explored_and_exported(
+    talker, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "200")  # so that no sentence is broken
     store = ms.Store(tmp_path / "store")
     command("import", talker, store=store)
     said = capsys.readouterr().out

@@ -231,4 +231,4 @@ def test_seeds_of_another_program_are_not_compared(store, monkeypatch, capsys):
     other_program(monkeypatch)
     with pytest.raises(UserError, match="no stored seed was trained by this program"):
         stored_runs.check(retrain=2, store=store.folder)
-    assert "3 stored seeds are not compared" in capsys.readouterr().out
+    assert "3 stored seeds not compared: trained by another program" in capsys.readouterr().out

@@ -308,7 +308,8 @@ def test_seeds_that_cannot_be(seeds):
 
 @pytest.mark.parametrize("seeds", [0, -3, True, [0.5], ["1"], None])
 def test_seeds_that_are_no_seeds(seeds):
-    with pytest.raises(UserError, match=re.escape(f"for example 8 or range(8), got {seeds!r}")):
+    allowed = "for example 8 or range(8) (no more than 1,000,000, each below 2^31)"
+    with pytest.raises(UserError, match=re.escape(f"{allowed}, got {seeds!r}")):
         different_seeds(seeds)
 
 

@@ -168,6 +168,8 @@ def test_a_training_is_held_gone_on_with_and_stopped(tab):
     tab.click("[data-key=train-pause]")
     tab.wait_for_function(f"document.getElementById('train-status').textContent !== {held!r}")
     tab.click("[data-key=train-stop]")
+    # drawn with the next picture
+    tab.wait_for_selector("[data-status=stopped]")
     assert tab.text_content("#train-status").startswith("Stopped after ")
     assert tab.is_disabled("[data-key=train-save]")
     assert "a run is a whole training" in tab.text_content("#train-result")
