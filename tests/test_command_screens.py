@@ -20,6 +20,7 @@ from test_cli import ENV, mnemoscope, one_line
 import mnemoscope as ms
 from mnemoscope.cli import console, main
 from mnemoscope.cli.options import in_paragraphs
+from mnemoscope.cli.studies import portable_command
 from mnemoscope.core.errors import UserError, counted, in_any_case
 from mnemoscope.core.seeds import different_seeds
 from mnemoscope.exchange.run_tables import write_csv
@@ -360,3 +361,20 @@ def test_a_table_runs_nothing(tmp_path):
         rows = list(csv.reader(file))[1:]
     assert [row[0] for row in rows] == ["'=cmd()", "'@x", "'+1", "-", "'-1 to 1", "plain", "'\tx"]
     assert [float(row[1]) for row in rows] == numbers.tolist()
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (["run", "walk", "--scale", "full"], "run walk --scale full"),
+        (["run", "walk", "--store", "/home/me/runs", "--seeds", "8"], "run walk --seeds 8"),
+        (["run", "walk", "--store=/home/me/runs", "--seeds=8"], "run walk --seeds=8"),
+        (["run", "all", "--cluster", "tcp://node7:8786", "--block-timeout", "60"], "run all"),
+        (["run", "all", "--store"], "run all"),
+        (["run", "birth", "--corpus", "/home/me/my text.txt"], "run birth --corpus 'my text.txt'"),
+        (["run", "language", "--model=/data/m.gguf"], "run language --model=m.gguf"),
+        (["run", "./my_study", "--plugin", "../tasks.py"], "run ./my_study --plugin ../tasks.py"),
+    ],
+)
+def test_a_ledger_tells_a_command_that_any_machine_has(typed, told):
+    assert portable_command(typed) == f"mnemoscope {told}"

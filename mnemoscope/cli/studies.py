@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -230,11 +230,37 @@ def _make_sink(follow: Follow | None, store: "Store") -> "Sink | None":
     return sink_of(follow, store.folder / "follow")
 
 
-def _command_line() -> str:
-    """The command as it was given, for the ledger."""
-    command = "mnemoscope " + shlex.join(sys.argv[1:])
+# options of `run` that say where it ran and what was kept, and nothing of what was found
+LEFT_OUT = ("--store", "--follow", "--cluster", "--block-timeout")
+
+
+def portable_command(arguments: Sequence[str]) -> str:
+    """A command as a ledger tells it, to be typed on any machine.
+
+    Where something was kept and who trained it is left out; a path from the root is its last name.
+
+    Args:
+        arguments: what was typed after `mnemoscope`.
+    """
+    kept: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        option, has_value, value = argument.partition("=")
+        if option in LEFT_OUT:
+            if not has_value:
+                next(rest, None)
+        elif option.startswith("--") and has_value:
+            kept.append(f"{option}={_last_name(value)}")
+        else:
+            kept.append(_last_name(argument))
+    command = "mnemoscope " + shlex.join(kept)
     # a name in another encoding than the system's cannot be written down as it is
     return command.encode(errors="backslashreplace").decode()
+
+
+def _last_name(value: str) -> str:
+    """A value; of a path from the root its last name."""
+    return Path(value).name if Path(value).is_absolute() else value
 
 
 def _train_and_judge(
@@ -252,7 +278,7 @@ def _train_and_judge(
             study,
             plan.scale,
             store,
-            _command_line(),
+            portable_command(sys.argv[1:]),
             seeds=plan.seeds,
             claims=plan.claim_ids,
             until_decided=_most_seeds(study, plan),
