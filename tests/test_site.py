@@ -5,6 +5,7 @@ and nothing from elsewhere.
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from mnemoscope.studies.discover import STUDIES
 from mnemoscope.studies.ledger_files import read_all_series, read_ledger, read_plots
 from mnemoscope.studies.library.remember.drawings import DRAWINGS
 from mnemoscope.studies.plot_data import AttentionMap, Curve, Grid, Plots
-from mnemoscope.studies.presentation import Panel, load_page, load_panels
+from mnemoscope.studies.presentation import Panel, load_page, load_panels, require_words
 from mnemoscope.studies.published import published_folder
 
 HOME = Path(mnemoscope.__file__).parent
@@ -79,6 +80,29 @@ def test_the_site_of_a_fresh_clone_shows_the_published_results(pages):
         is_old = book is not None and book.format == 1
         assert ("by version 0.1, on its number" in pages[f"{name}.html"]) == is_old
     assert "does not hold" in pages["walk.html"]
+
+
+def test_the_overview_opens_with_a_figure_and_says_where_to_start(pages):
+    text = pages["index.html"]
+    hero, start, studies = (text.index(mark) for mark in ("<svg", 'id="start"', 'class="cards"'))
+    assert hero < start < studies
+    words = load_page(STUDIES["remember"])
+    caption = re.search(r"<figcaption>(.*?)</figcaption>", text, re.DOTALL)[1]
+    assert f'href="remember.html#{words.hero}"' in caption
+    assert escape(words.hero_says.strip()[:60]) in caption
+    # the same figure as beside the claim
+    figure = text[hero : text.index("</svg>")]
+    assert figure in pages["remember.html"]
+    for link in ("explorer.html", "walk-through.html", "#ledger"):
+        assert start < text.index(f'href="{link}"', start) < studies
+    for study in STUDIES.values():
+        assert escape(load_page(study).in_short) in text[studies:]
+
+
+def test_a_hero_that_is_no_claim_is_refused():
+    study = replace(STUDIES["remember"], tests=())
+    with pytest.raises(UserError, match=r"claim in hero= in page.toml of 'remember' 'R16'"):
+        require_words(study)
 
 
 def test_a_study_with_models_opens_the_explorer_on_its_first(pages):

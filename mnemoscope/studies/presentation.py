@@ -52,6 +52,10 @@ class StudyPage(Strict):
     """A study in words."""
 
     order: int = LAST  # its place among the studies, lowest first
+    in_short: str = ""  # the study in a sentence, for the overview
+    # the claim whose figure the overview opens with, if no study before it has one
+    hero: str = ""
+    hero_says: str = ""  # below that figure: what is claimed, what a dot is, what is seen
     question: str = ""  # what the study asks
     task: str = ""  # what the models are trained on
     # the tokens of one sequence, each with what is asked there, if anything
@@ -103,8 +107,10 @@ def load_panels(study: Study) -> dict[str, tuple[Panel, ...]]:
 
 def require_words(study: Study) -> None:
     """Raise for a page or figures that cannot be read, and for figures of what is no claim."""
-    load_page(study)
     known = [test.claim.id for test in study.tests]
+    hero = load_page(study).hero
+    if hero and hero not in known:
+        raise UserError(unknown(f"claim in hero= in page.toml of {study.name!r}", hero, known))
     for claim in load_panels(study):
         if claim not in known:
             raise UserError(unknown(f"claim in figures.toml of {study.name!r}", claim, known))

@@ -6,9 +6,9 @@ no network, and no JavaScript but for filtering, sorting and the explorer.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from mnemoscope.core.theme import VERDICTS, css_variables
@@ -21,7 +21,7 @@ from mnemoscope.report.site.rows import claim_row, rows_with_figures
 from mnemoscope.store import Store
 from mnemoscope.studies.discover import STUDIES, command_name
 from mnemoscope.studies.ledger_files import file_stem, read_ledgers
-from mnemoscope.studies.presentation import describe_conditions, load_page
+from mnemoscope.studies.presentation import StudyPage, describe_conditions, load_page
 from mnemoscope.studies.scales import ABOUT, LARGEST_FIRST
 from mnemoscope.studies.study import Study
 from mnemoscope.training.run import Run
@@ -86,16 +86,22 @@ def write_site(
     for row in rows:  # two studies may call a claim the same
         claim = row["claim"].id
         row["anchor"] = claim if ids[claim] == 1 else f"{file_stem(row['study'])}-{claim}"
-    overview = templates.get_template("index.html")
-    write("index.html", overview.render(rows=rows, counts=counts, **common))
+    words_of = {name: load_page(study) for name, study in studies.items()}
+    figured: dict[str, list[dict[str, Any]]] = {}
     for name, study in studies.items():
         tell(f"the page of {name}")
-        words = load_page(study)
+        figured[name] = rows_with_figures(study, store.folder, ledgers[name])
+    overview = templates.get_template("index.html").render(
+        rows=rows, counts=counts, words=words_of, hero=_choose_hero(words_of, figured), **common
+    )
+    write("index.html", overview)
+    for name, study in studies.items():
+        words = words_of[name]
         page = templates.get_template("study.html").render(
             study=study,
             words=words,
             setup=words.setup or describe_conditions(study),
-            rows=rows_with_figures(study, store.folder, ledgers[name]),
+            rows=figured[name],
             ledgers=ledgers[name],
             counts=counts[name],
             statements=load_statements(study),
@@ -109,6 +115,33 @@ def write_site(
         packed = [run for runs in explored.values() for run in runs]
         write("explorer.html", build_page(packed, back="index.html"))
     return written
+
+
+class Hero(NamedTuple):
+    """The figure with which the overview opens."""
+
+    study: str
+    """The name of the study whose claim it is."""
+    claim: str
+    """The claim's id."""
+    says: str
+    """What is seen in it."""
+    figure: str
+    """An SVG."""
+
+
+def _choose_hero(
+    words: Mapping[str, StudyPage], rows: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> Hero | None:
+    """The first study's hero that has something to show, at the largest scale that was run."""
+    for name, page in words.items():
+        for row in rows[name]:
+            if row["claim"].id != page.hero:
+                continue
+            figures = [figure for found in row["found"] for figure in found["figures"]]
+            if figures:
+                return Hero(name, page.hero, page.hero_says, figures[0])
+    return None
 
 
 def _load_templates() -> "Environment":
