@@ -10,7 +10,7 @@ PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
 help:
 	@echo "make reproduce   set up, run every study at the quick scale, write the site, say what agrees with the published results"
-	@echo "make test        set up, then everything that CI runs: ruff, pyright, pytest (14 minutes on two cores; the goal is 8)"
+	@echo "make test        set up, then everything that CI runs: ruff, pyright, pytest (15 minutes on two cores; the goal is 8)"
 	@echo "make test-long   kills, 10,000 mutated inputs, many random models; before an issue is resolved"
 	@echo "make test-interop  against PyTorch, Transformers and TransformerLens, in an environment of its own (2 GB)"
 	@echo "make test-gpu    what only a GPU can show"
